@@ -1,2 +1,65 @@
-//! stub
-fn main() {}
+//! Chores of the project that need more than a shell: synthetic homes, whole-process benchmarks, and the released
+//! Codex as an oracle. Run as `cargo xtask <command>`.
+
+#![allow(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a tool for developers: its output is its purpose"
+)]
+#![allow(missing_docs, reason = "nothing uses this as a library")]
+
+mod codex;
+mod gen_home;
+mod manifest;
+mod oracle;
+mod peers;
+mod threadkeep;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+
+#[derive(Parser)]
+#[command(name = "cargo xtask", about = "Chores of the threadkeep project")]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Make a synthetic Codex home, true to format, with `manifest.jsonl` as the truth about it
+    GenHome(gen_home::Options),
+    /// Compare what threadkeep and the released Codex list of the fixture homes
+    Oracle(oracle::Options),
+    /// Time threadkeep's commands beside `find`, `rg` and the released Codex, and check their answers
+    Peers(peers::Options),
+}
+
+fn main() -> ExitCode {
+    match run(Cli::parse().command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            // Without the backtrace that `RUST_BACKTRACE` would add: these errors are about the world, not the code.
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(command: Command) -> Result<()> {
+    match command {
+        Command::GenHome(options) => println!("{}", gen_home::run(&options)?),
+        Command::Oracle(options) => oracle::run(&options)?,
+        Command::Peers(options) => peers::run(&options)?,
+    }
+    Ok(())
+}
+
+/// The directory of the workspace this tool was built from.
+fn workspace_root() -> PathBuf {
+    let manifest = Path::new(env!("CARGO_MANIFEST_DIR"));
+    manifest.parent().unwrap_or(manifest).to_owned()
+}

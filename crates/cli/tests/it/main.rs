@@ -1,0 +1,25 @@
+//! The `threadkeep` command seen from outside: homes are built record by record, the command is run on them, and what it
+//! prints is compared with what a person who made that home would expect. Every test is named after the public bug report
+//! (`b01_…`) or the rule it guards.
+
+mod db;
+mod home;
+mod log;
+
+mod cursor;
+mod damage;
+mod filters;
+mod formats;
+mod foreign;
+mod forks;
+mod lineage;
+mod listing;
+mod matching;
+mod names;
+mod output;
+mod readonly;
+mod resume;
+mod search;
+mod show;
+mod state;
+mod times;

@@ -1,0 +1,158 @@
+//! What one rollout file tells of itself, read as deeply as asked.
+
+use std::path::Path;
+
+use threadkeep_record::damage::DamageReason;
+use threadkeep_record::fold::{Check, Damage, Fold, FoldLine};
+use threadkeep_record::{SessionMeta, TokenUsage, UtcMillis};
+
+use crate::name::Form;
+use crate::records::{BUFFER, LineReader};
+use crate::source::Follow;
+use crate::tail::tail;
+
+/// How deeply a file is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Depth {
+    /// From the head until preview and header are known.
+    Head,
+    /// The head, and the last record for its time.
+    HeadAndTail,
+    /// Every record; the check says how closely.
+    Whole(Check),
+}
+
+/// A head is looked for in so many bytes at most; beyond that a preview may stay unknown, never the thread.
+const HEAD_LIMIT: u64 = 256 << 20;
+
+/// What a file tells.
+#[derive(Debug, Clone, Default)]
+pub struct FileFacts {
+    /// The first header.
+    pub header: Option<SessionMeta>,
+    /// Preview.
+    pub preview: Option<String>,
+    /// First message with text.
+    pub first_user_message: Option<String>,
+    /// The last model seen.
+    pub model: Option<String>,
+    /// Time of the last record after the header; `None` where there is none or the tail was not read.
+    pub last_time: Option<UtcMillis>,
+    /// Whether `last_time` is final.
+    pub tail_read: bool,
+    /// No one said or did anything (only told when that is certain).
+    pub empty: bool,
+    /// The rest, when the whole file was read.
+    pub whole: Option<WholeFacts>,
+    /// Damaged places met so far.
+    pub damaged: u64,
+    /// The first of them.
+    pub damage: Vec<Damage>,
+}
+
+/// What only a reading of the whole file tells.
+#[derive(Debug, Clone, Default)]
+pub struct WholeFacts {
+    /// Records.
+    pub records: u64,
+    /// Turns, those taken back not counted.
+    pub turns: u64,
+    /// Start of the last turn.
+    pub turn_started: Option<UtcMillis>,
+    /// Last token counts.
+    pub tokens: Option<TokenUsage>,
+    /// First and last ordinal.
+    pub ordinals: Option<(u64, u64)>,
+    /// Decoded bytes.
+    pub bytes: u64,
+}
+
+/// Reads a file. Never fails: what cannot be read is damage.
+#[must_use]
+pub fn read(path: &Path, form: Form, size: u64, follow: Follow, depth: Depth) -> FileFacts {
+    let (check, whole) = match depth {
+        Depth::Head | Depth::HeadAndTail => (Check::Ends, false),
+        Depth::Whole(check) => (check, true),
+    };
+    let mut fold = Fold::new(check);
+    let mut bytes = 0;
+    let mut reached_end = false;
+    if size == 0 && form != Form::Zstd {
+        fold.note(None, 0, DamageReason::Empty);
+        return finish(fold, true, true, 0);
+    }
+    match LineReader::open(path, form, follow, if whole { BUFFER } else { 32 << 10 }) {
+        Ok(mut lines) => {
+            loop {
+                let Some(line) = lines.next() else {
+                    reached_end = true;
+                    break;
+                };
+                bytes = line.offset + line.bytes.len() as u64 + u64::from(line.terminated);
+                let long = line.long;
+                fold.line(FoldLine { bytes: line.bytes, offset: line.offset, number: line.number, terminated: line.terminated, long });
+                if long && whole {
+                    bytes += lines.stream_long(|_| {}).0;
+                }
+                if !whole && (fold.head_is_known() || bytes > HEAD_LIMIT) {
+                    break;
+                }
+            }
+            if let Some(e) = lines.error() {
+                let reason = if form == Form::Plain { DamageReason::Unreadable(e.to_string()) } else { DamageReason::Compressed(e.to_string()) };
+                let reason = if form == Form::Json { DamageReason::NotJson(e.to_string()) } else { reason };
+                fold.note(None, bytes, reason);
+            }
+        }
+        Err(e) => {
+            fold.note(None, 0, DamageReason::Unreadable(e.to_string()));
+            reached_end = true;
+        }
+    }
+    if fold.header.is_none() && reached_end && !fold.damage.iter().any(|d| matches!(d.reason, DamageReason::Unreadable(_))) {
+        fold.note(None, 0, DamageReason::NoHeader);
+    }
+    let mut facts = finish(fold, whole, reached_end, bytes);
+    if depth == Depth::HeadAndTail && !reached_end {
+        match tail(path, form, follow) {
+            Ok(Some(found)) => {
+                facts.last_time = found.last_time;
+                facts.tail_read = true;
+                for (offset, reason) in found.damage {
+                    // Damage that the head met as well is not counted twice.
+                    if offset >= bytes {
+                        facts.damaged += 1;
+                        facts.damage.push(Damage { line: None, offset, reason });
+                    }
+                }
+            }
+            // The end of a compressed file is behind all the rest of it.
+            Ok(None) => return read(path, form, size, follow, Depth::Whole(Check::Ends)),
+            Err(_) => {}
+        }
+    }
+    facts
+}
+
+fn finish(fold: Fold, whole: bool, reached_end: bool, bytes: u64) -> FileFacts {
+    let whole = (whole || reached_end).then(|| WholeFacts {
+        records: fold.records,
+        turns: fold.turns(),
+        turn_started: fold.turn_started(),
+        tokens: fold.tokens(),
+        ordinals: fold.ordinals,
+        bytes,
+    });
+    FileFacts {
+        preview: fold.preview().map(str::to_owned),
+        first_user_message: fold.first_user_message().map(str::to_owned),
+        last_time: fold.last_time.filter(|_| whole.is_some()),
+        tail_read: whole.is_some(),
+        empty: whole.is_some() && fold.is_empty(),
+        header: fold.header,
+        model: fold.model,
+        whole,
+        damaged: fold.damaged,
+        damage: fold.damage,
+    }
+}

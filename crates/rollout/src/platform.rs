@@ -1,0 +1,59 @@
+//! What differs between systems: walking a folder quickly, the system's lock table, file identity.
+
+#[cfg(target_os = "linux")]
+mod linux;
+#[cfg(target_os = "linux")]
+pub use linux::{holder_facts, host_name, identity, lock_table, read_folder};
+
+#[cfg(not(target_os = "linux"))]
+mod other;
+#[cfg(not(target_os = "linux"))]
+pub use other::{holder_facts, host_name, identity, lock_table, read_folder};
+
+use std::ffi::OsString;
+
+/// What a folder entry is.
+pub enum EntryKind {
+    /// A folder.
+    Folder,
+    /// A regular file with its facts.
+    File(FileStat),
+    /// A symbolic link.
+    Link,
+    /// A regular-looking entry whose facts could not be read.
+    Unreadable(std::io::Error),
+}
+
+/// The facts of a file that a reader compares.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FileStat {
+    /// Bytes.
+    pub size: u64,
+    /// Modification time, nanoseconds since the Unix epoch.
+    pub mtime_ns: i128,
+    /// Device.
+    pub dev: u64,
+    /// Inode.
+    pub ino: u64,
+}
+
+/// One entry of a folder.
+pub struct FolderEntry {
+    /// Its name.
+    pub name: OsString,
+    /// What it is.
+    pub kind: EntryKind,
+}
+
+/// A lock in the system's table: device (major, minor) and inode of the file, and the holder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LockRow {
+    /// Major device number.
+    pub major: u32,
+    /// Minor device number.
+    pub minor: u32,
+    /// Inode.
+    pub ino: u64,
+    /// Process that holds it; `None` where the system does not say.
+    pub pid: Option<u32>,
+}

@@ -1,0 +1,58 @@
+//! Other systems: the standard library alone. Compiled, never run; the lock table is not known there.
+
+use std::ffi::OsStr;
+use std::io;
+use std::path::Path;
+use std::time::UNIX_EPOCH;
+
+use super::{EntryKind, FileStat, FolderEntry, LockRow};
+
+/// See the Linux module.
+pub fn read_folder(path: &Path, wanted: &dyn Fn(&OsStr) -> bool, sink: &mut dyn FnMut(FolderEntry)) -> io::Result<()> {
+    for entry in std::fs::read_dir(path)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        let kind = match entry.file_type() {
+            Ok(t) if t.is_symlink() => EntryKind::Link,
+            Ok(t) if t.is_dir() => EntryKind::Folder,
+            Ok(t) if t.is_file() => {
+                if !wanted(&name) {
+                    continue;
+                }
+                match entry.metadata() {
+                    Ok(m) => EntryKind::File(stat(&m)),
+                    Err(e) => EntryKind::Unreadable(e),
+                }
+            }
+            Ok(_) => continue,
+            Err(e) => EntryKind::Unreadable(e),
+        };
+        sink(FolderEntry { name, kind });
+    }
+    Ok(())
+}
+
+fn stat(m: &std::fs::Metadata) -> FileStat {
+    let mtime_ns = m.modified().ok().and_then(|t| t.duration_since(UNIX_EPOCH).ok()).map_or(0, |d| i128::try_from(d.as_nanos()).unwrap_or(0));
+    FileStat { size: m.len(), mtime_ns, dev: 0, ino: 0 }
+}
+
+/// See the Linux module. Device and inode are 0 here.
+pub fn identity(path: &Path) -> io::Result<FileStat> {
+    Ok(stat(&std::fs::metadata(path)?))
+}
+
+/// Not known here.
+pub fn lock_table() -> Vec<LockRow> {
+    vec![]
+}
+
+/// Not known here.
+pub fn holder_facts(_pid: u32) -> Option<String> {
+    None
+}
+
+/// Not known here.
+pub fn host_name() -> Option<String> {
+    None
+}

@@ -1,0 +1,121 @@
+//! Opaque cursors: a place in an order, together with the order and the filters it belongs to.
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use crate::list::ListQuery;
+use crate::search::SearchQuery;
+
+/// A text that is not a cursor of the expected kind.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("invalid cursor: {0}")]
+pub struct InvalidCursor(pub String);
+
+/// A place behind a row, in a list.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Cursor {
+    /// What kind of page and which version of the form.
+    kind: String,
+    /// The sort and filters of the pages.
+    pub query: ListQuery,
+    /// When the first page was made: pages show each thread as it stood then.
+    pub as_of_ms: i64,
+    /// Sort time of the last row, in milliseconds.
+    pub last_ms: i64,
+    /// Its id, which orders rows of one time.
+    pub last_id: String,
+    /// For a first page that went by modification times: no file older than this was looked at.
+    pub floor_mtime_ms: Option<i64>,
+    /// The first row that was left out by such a page, if it went by modification times.
+    pub first_ms: Option<i64>,
+    /// Id of that row.
+    pub first_id: Option<String>,
+}
+
+/// A place behind a hit.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SearchCursor {
+    kind: String,
+    /// The filters of the pages.
+    pub query: ListQuery,
+    /// What is looked for.
+    pub search: SearchQuery,
+    /// Order time of the thread that was reached, in milliseconds.
+    pub thread_ms: i64,
+    /// Its key.
+    pub thread: String,
+    /// Hits of it that were given.
+    pub hits_given: u64,
+    /// When the first page was made.
+    pub as_of_ms: i64,
+}
+
+const LIST: &str = "list1";
+const SEARCH: &str = "search1";
+
+impl Cursor {
+    /// A cursor behind a row.
+    #[must_use]
+    pub fn new(query: ListQuery, as_of_ms: i64, last_ms: i64, last_id: String) -> Self {
+        Self { kind: LIST.into(), query, as_of_ms, last_ms, last_id, floor_mtime_ms: None, first_ms: None, first_id: None }
+    }
+
+    /// The text for a caller.
+    #[must_use]
+    pub fn encode(&self) -> String {
+        encode(self)
+    }
+
+    /// Reads the text of a caller.
+    pub fn decode(text: &str) -> Result<Self, InvalidCursor> {
+        decode(text, |c: &Self| c.kind == LIST)
+    }
+}
+
+impl SearchCursor {
+    /// A cursor behind a hit.
+    #[must_use]
+    pub fn new(query: ListQuery, search: SearchQuery, as_of_ms: i64, thread_ms: i64, thread: String, hits_given: u64) -> Self {
+        Self { kind: SEARCH.into(), query, search, thread_ms, thread, hits_given, as_of_ms }
+    }
+
+    /// The text for a caller.
+    #[must_use]
+    pub fn encode(&self) -> String {
+        encode(self)
+    }
+
+    /// Reads the text of a caller.
+    pub fn decode(text: &str) -> Result<Self, InvalidCursor> {
+        decode(text, |c: &Self| c.kind == SEARCH)
+    }
+}
+
+fn encode(cursor: &impl Serialize) -> String {
+    // Plain values of our own: they always have a JSON form.
+    URL_SAFE_NO_PAD.encode(serde_json::to_vec(cursor).unwrap_or_default())
+}
+
+fn decode<T: DeserializeOwned>(text: &str, right_kind: impl Fn(&T) -> bool) -> Result<T, InvalidCursor> {
+    let shown = || InvalidCursor(text.chars().take(60).collect());
+    let bytes = URL_SAFE_NO_PAD.decode(text.trim()).map_err(|_| shown())?;
+    let cursor: T = serde_json::from_slice(&bytes).map_err(|_| shown())?;
+    if right_kind(&cursor) { Ok(cursor) } else { Err(shown()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn round_trip_and_refusal() {
+        let c = Cursor::new(ListQuery::default(), 1, 2, "x".into());
+        assert_eq!(Cursor::decode(&c.encode()).unwrap(), c);
+        for bad in ["", "garbage", "2026-01-01T00:00:00Z", &c.encode()[..10]] {
+            assert!(Cursor::decode(bad).is_err(), "{bad}");
+        }
+        assert!(SearchCursor::decode(&c.encode()).is_err());
+    }
+}

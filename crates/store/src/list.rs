@@ -1,0 +1,78 @@
+//! What a list is asked for.
+
+use serde::{Deserialize, Serialize};
+use threadkeep_record::UtcMillis;
+
+/// Which time orders a list.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SortKey {
+    /// When the thread was created.
+    Created,
+    /// When it was last written to.
+    #[default]
+    Updated,
+    /// When its last turn started.
+    Recency,
+}
+
+/// Which end of the order comes first.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Direction {
+    /// Newest first.
+    #[default]
+    Descending,
+    /// Oldest first.
+    Ascending,
+}
+
+/// Kinds of threads that a list leaves out unless asked for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Include {
+    /// Runs of `codex exec` and other programs.
+    pub exec: bool,
+    /// Threads that another thread started.
+    pub subagents: bool,
+    /// Threads in which nothing was said or done.
+    pub empty: bool,
+    /// Archived threads.
+    pub archived: bool,
+}
+
+impl Include {
+    /// Everything.
+    pub const ALL: Self = Self { exec: true, subagents: true, empty: true, archived: true };
+}
+
+/// Sort and filters of a list. Filters only narrow; each names what it must equal.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ListQuery {
+    /// Order.
+    pub sort: SortKey,
+    /// Direction.
+    pub direction: Direction,
+    /// Kinds to include.
+    pub include: Include,
+    /// Only archived threads.
+    pub archived_only: bool,
+    /// Exactly this directory.
+    pub cwd: Option<String>,
+    /// One of these sources.
+    pub sources: Vec<String>,
+    /// One of these providers.
+    pub providers: Vec<String>,
+    /// One of these originators.
+    pub originators: Vec<String>,
+    /// One of these models.
+    pub models: Vec<String>,
+    /// Updated at or after.
+    pub since: Option<UtcMillis>,
+    /// Updated before.
+    pub until: Option<UtcMillis>,
+    /// Only threads with a name.
+    pub named: bool,
+    /// Name or preview holds this text, in any case.
+    pub matching: Option<String>,
+}
