@@ -1,1 +1,55 @@
-fn main() {}
+//! The `threadkeep` command: find and read the threads of coding agents.
+
+mod args;
+mod cmd;
+mod fail;
+mod human;
+mod out;
+mod progress;
+mod time_arg;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::args::{Cli, Command};
+use crate::fail::{Failure, Kind};
+use crate::out::Out;
+
+fn main() -> ExitCode {
+    let words: Vec<std::ffi::OsString> = std::env::args_os().collect();
+    let cli = match Cli::try_parse_from(&words) {
+        Ok(cli) => cli,
+        Err(e) => {
+            let json = words.iter().any(|w| w == "--json" || w == "--jsonl");
+            if !e.use_stderr() {
+                // Help and version are answers, not failures.
+                let _ = e.print();
+                return ExitCode::SUCCESS;
+            }
+            if json {
+                let text = e.render().to_string();
+                let line = text.lines().next().unwrap_or("wrong usage").trim_start_matches("error: ").to_owned();
+                return Failure::new(Kind::Usage, line).hint("see threadkeep --help").report(&mut Out::stdout(true));
+            }
+            let _ = e.print();
+            return ExitCode::from(2);
+        }
+    };
+    let mut out = Out::stdout(cli.global.json());
+    let done = match &cli.command {
+        Command::List(a) => cmd::list::run(&cli.global, a, &mut out),
+        Command::Search(a) => cmd::search::run(&cli.global, a, &mut out),
+        Command::Show(a) => cmd::show::run(&cli.global, a, &mut out),
+        Command::Resume(a) => cmd::resume::run(&cli.global, a, &mut out),
+        Command::Completions(a) => cmd::generate::completions(a, &mut out),
+        Command::Man => cmd::generate::man(&mut out),
+    };
+    let done = done.and_then(|code| out.finish().map(|()| code));
+    match done {
+        Ok(code) => ExitCode::from(code),
+        // The reader has seen enough; that is not our failure.
+        Err(f) if f.is_broken_pipe() => ExitCode::SUCCESS,
+        Err(f) => f.report(&mut out),
+    }
+}

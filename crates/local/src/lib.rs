@@ -1,1 +1,19 @@
-//! stub
+//! The thread store over a local Codex home: lists, searches and shows its threads from their files.
+
+mod as_of;
+pub mod catalog;
+pub mod codex_state;
+pub mod filter;
+pub mod inherited;
+pub mod list;
+pub mod lookup;
+pub mod row;
+pub mod search;
+pub mod show;
+pub mod turn_index;
+
+
+
+pub use list::{ListOptions, ListPage, LocalStore};
+pub use lookup::{LookupError, OpenThread};
+pub use search::{SearchError, SearchOptions, SearchPage};

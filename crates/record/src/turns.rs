@@ -3,7 +3,9 @@
 //! Releases from 0.105 on mark turns (`task_started`, `task_complete`, `turn_aborted`). Before that a person's message
 //! begins a turn. A roll-back takes the last turns away again; nothing is erased in the file.
 
+use crate::envelope::{Envelope, Kind};
 use crate::item::{Item, ItemBody, Origin};
+use crate::sniff;
 
 /// What a record means for turns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -198,6 +200,35 @@ impl Accounts {
             | ItemBody::Silent
             | ItemBody::Unknown { .. } => Signal::None,
         }
+    }
+}
+
+/// The meaning of a record for turns, told from its prefix where that is enough. The id is that of a started turn.
+#[must_use]
+pub fn signal_of_line(record: &[u8], accounts: Accounts) -> (Signal, Option<String>) {
+    let quick = sniff::sniff(record).and_then(|s| match (s.kind, s.payload_type) {
+        (Kind::ResponseItem, b"message") if accounts.user_events && accounts.agent_events => Some(Signal::None),
+        (Kind::ResponseItem, b"function_call" | b"custom_tool_call" | b"function_call_output" | b"custom_tool_call_output" | b"reasoning" | b"local_shell_call") => Some(Signal::Content),
+        (Kind::EventMsg, b"user_message") => Some(Signal::UserMessage),
+        (Kind::EventMsg, b"agent_message" | b"agent_reasoning") => Some(Signal::Content),
+        (Kind::EventMsg, b"token_count" | b"context_compacted" | b"thread_settings_applied") => Some(Signal::None),
+        (Kind::EventMsg, b"item_completed") => match sniff::item_type(&record[s.payload_at..]) {
+            Some(b"UserMessage") => Some(Signal::UserMessage),
+            Some(b"AgentMessage" | b"Reasoning" | b"CommandExecution" | b"FileChange" | b"McpToolCall") => Some(Signal::Content),
+            _ => None,
+        },
+        (Kind::ResponseItem | Kind::EventMsg, _) => None,
+        _ => Some(Signal::None),
+    });
+    if let Some(signal) = quick {
+        return (signal, None);
+    }
+    let Some(envelope) = Envelope::parse(record) else { return (Signal::None, None) };
+    let item = Item::parse(&envelope);
+    let signal = accounts.signal(&item);
+    match item.body {
+        ItemBody::TurnStarted { turn_id, .. } => (signal, turn_id),
+        _ => (signal, item.turn_id.filter(|_| signal == Signal::UserMessage)),
     }
 }
 

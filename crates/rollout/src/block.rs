@@ -42,6 +42,27 @@ impl<R: Read> BlockReader<R> {
         Self { stream, buffer: vec![0; size.max(256)], start: 0, end: 0, base: 0, eof: false, in_long: false, limit: LONG_LINE, error: None }
     }
 
+    /// A reader that uses a buffer from before: for many files, making one each time costs more than reading.
+    pub fn with_buffer(stream: R, mut buffer: Vec<u8>) -> Self {
+        if buffer.len() < 256 {
+            buffer.resize(256, 0);
+        }
+        Self { stream, buffer, start: 0, end: 0, base: 0, eof: false, in_long: false, limit: LONG_LINE, error: None }
+    }
+
+    /// The buffer, for the next file.
+    #[must_use]
+    pub fn into_buffer(self) -> Vec<u8> {
+        self.buffer
+    }
+
+    /// Counts offsets from `base`: the stream begins there.
+    #[must_use]
+    pub fn at(mut self, base: u64) -> Self {
+        self.base = base;
+        self
+    }
+
     /// Another limit for lines that are held (for tests, and for callers that want whole records).
     #[must_use]
     pub fn with_limit(mut self, limit: usize) -> Self {

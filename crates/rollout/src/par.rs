@@ -12,9 +12,15 @@ pub fn threads() -> usize {
 /// Maps every item, in order, on all cores. Small lists are mapped here, since starting a thread costs more than a
 /// few files.
 pub fn map<T: Sync, R: Send>(items: &[T], f: impl Fn(&T) -> R + Sync) -> Vec<R> {
+    map_with(items, || (), |(), item| f(item))
+}
+
+/// As [`map`], with a value of each thread's own that all its items share (a buffer).
+pub fn map_with<T: Sync, S, R: Send>(items: &[T], start: impl Fn() -> S + Sync, f: impl Fn(&mut S, &T) -> R + Sync) -> Vec<R> {
     let threads = threads().min(items.len() / 4);
     if threads < 2 {
-        return items.iter().map(f).collect();
+        let mut state = start();
+        return items.iter().map(|item| f(&mut state, item)).collect();
     }
     let next = AtomicUsize::new(0);
     let done: Mutex<Vec<(usize, R)>> = Mutex::new(Vec::with_capacity(items.len()));
@@ -22,10 +28,11 @@ pub fn map<T: Sync, R: Send>(items: &[T], f: impl Fn(&T) -> R + Sync) -> Vec<R> 
         for _ in 0..threads {
             scope.spawn(|| {
                 let mut mine = Vec::new();
+                let mut state = start();
                 loop {
                     let i = next.fetch_add(1, Ordering::Relaxed);
                     let Some(item) = items.get(i) else { break };
-                    mine.push((i, f(item)));
+                    mine.push((i, f(&mut state, item)));
                 }
                 done.lock().unwrap_or_else(std::sync::PoisonError::into_inner).append(&mut mine);
             });

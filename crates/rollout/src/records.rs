@@ -52,6 +52,25 @@ impl LineReader {
         Ok(Self::over(stream, buffer))
     }
 
+    /// Opens a rollout at the line that begins at `offset` and has the number `number`. In a plain file nothing before
+    /// it is read.
+    pub fn open_at(path: &Path, form: Form, follow: Follow, buffer: usize, offset: u64, number: u64) -> io::Result<Self> {
+        if form == Form::Plain {
+            use std::io::{Seek, SeekFrom};
+            let mut file = crate::source::open_file(path, follow)?;
+            file.seek(SeekFrom::Start(offset))?;
+            let reader = BlockReader::new(Box::new(file) as Stream, buffer).at(offset);
+            return Ok(Self { inner: Inner::Blocks { reader, rest: 0..0, number: number.saturating_sub(1) } });
+        }
+        let mut lines = Self::open(path, form, follow, buffer)?;
+        for _ in 1..number {
+            if lines.next().is_none() {
+                break;
+            }
+        }
+        Ok(lines)
+    }
+
     /// Reads lines from any stream.
     #[must_use]
     pub fn over(stream: Stream, buffer: usize) -> Self {

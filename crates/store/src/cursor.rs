@@ -52,6 +52,36 @@ pub struct SearchCursor {
     pub as_of_ms: i64,
 }
 
+/// A place behind a turn.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TurnCursor {
+    kind: String,
+    /// The thread.
+    pub thread: String,
+    /// Number of the next turn.
+    pub next: u64,
+}
+
+impl TurnCursor {
+    /// A cursor before turn `next`.
+    #[must_use]
+    pub fn new(thread: String, next: u64) -> Self {
+        Self { kind: TURNS.into(), thread, next }
+    }
+
+    /// The text for a caller.
+    #[must_use]
+    pub fn encode(&self) -> String {
+        encode(self)
+    }
+
+    /// Reads the text of a caller.
+    pub fn decode(text: &str) -> Result<Self, InvalidCursor> {
+        decode(text, |c: &Self| c.kind == TURNS)
+    }
+}
+
+const TURNS: &str = "turns1";
 const LIST: &str = "list1";
 const SEARCH: &str = "search1";
 

@@ -217,14 +217,19 @@ fn search_pages_give_every_hit_once() {
         for turn in 0..n {
             log = log.turn(&format!("needle question {turn}"), &format!("answer {turn} with a needle"));
         }
-        if n % 4 == 0 { home.put_archived(&log) } else { home.put(&log) };
+        if n % 4 == 0 {
+            home.put_archived(&log)
+        } else {
+            home.put(&log)
+        };
     }
     let whole = walk_hits(&home, &["needle", "--limit", "500"]);
     assert_eq!(whole.len(), 2 * 45);
     for limit in ["1", "3", "20", "100"] {
         assert_eq!(walk_hits(&home, &["needle", "--limit", limit]), whole, "{limit}");
     }
-    let mut threads: Vec<String> = whole.iter().map(|hit| hit["thread_id"].as_str().expect("an id").to_owned()).collect();
+    let mut threads: Vec<String> =
+        whole.iter().map(|hit| hit["thread_id"].as_str().expect("an id").to_owned()).collect();
     threads.dedup();
     assert_eq!(threads[0], t(9), "newest thread first");
     assert_eq!(threads.len(), 9, "the hits of a thread come together");

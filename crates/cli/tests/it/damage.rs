@@ -14,7 +14,8 @@ const SHAPES: [Shape; 2] = [Shape::Legacy, Shape::Paginated];
 
 /// `count` messages, the user's and the agent's in turn, each with its number.
 fn talk(log: Log, numbers: std::ops::RangeInclusive<u32>) -> Log {
-    numbers.fold(log, |log, n| if n % 2 == 1 { log.user(&format!("said-{n}-")) } else { log.agent(&format!("said-{n}-")) })
+    numbers
+        .fold(log, |log, n| if n % 2 == 1 { log.user(&format!("said-{n}-")) } else { log.agent(&format!("said-{n}-")) })
 }
 
 #[track_caller]
@@ -207,7 +208,11 @@ fn b37_long_lines() {
         let shown = home.show(&[&t(1), "--last", "1"]);
         assert!(shown.said().contains("after the long line"));
         let human = home.human(&["show", &t(1)]);
-        assert!(human.stdout.contains("after the long line") && human.stdout.len() < 100_000, "folded: {}", human.stdout.len());
+        assert!(
+            human.stdout.contains("after the long line") && human.stdout.len() < 100_000,
+            "folded: {}",
+            human.stdout.len()
+        );
     }
 }
 
@@ -252,7 +257,8 @@ fn b41_records_of_unknown_shape_are_kept() {
         "type": "token_count", "total_token_usage": {"total_tokens": 5}, "unknown": {"deep": [1, 2.50, "\u{e9}"]},
         "rate_limits": {"primary": {"used_percent": 1.0}, "credits": {"has_credits": true, "balance": null}},
     }));
-    let log = log.record_text("from_the_future", "{\"b\":1e3,\"a\":\"\\u00e9\\/\"}").event(json!({"type": "new_event"}));
+    let log =
+        log.record_text("from_the_future", "{\"b\":1e3,\"a\":\"\\u00e9\\/\"}").event(json!({"type": "new_event"}));
     home.put(&log);
     let out = home.list(&["--count"]);
     let row = out.thread(&t(1));

@@ -81,11 +81,6 @@ impl StateDb {
         self
     }
 
-    pub fn execute(self, sql: &str) -> StateDb {
-        self.conn.execute_batch(sql).expect("a statement");
-        self
-    }
-
     /// Closes the file in the way of a clean shutdown: no `-wal` stays.
     pub fn close(self) {
         self.conn.close().map_err(|(_, error)| error).expect("a clean close");

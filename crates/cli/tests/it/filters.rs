@@ -76,7 +76,9 @@ fn b12_cwd_through_a_link_is_the_same_directory() {
     home.put(&with(4, json!({"cwd": home.outside("real")})));
     let shown = |path: &std::path::Path| path.to_str().expect("UTF-8").to_owned();
     let slashes = shown(&real).replace("/real/", "//real/./");
-    for cwd in [shown(&real), shown(&linked), shown(&real) + "/", shown(&linked) + "/.", slashes, shown(&real) + "/../p"] {
+    for cwd in
+        [shown(&real), shown(&linked), shown(&real) + "/", shown(&linked) + "/.", slashes, shown(&real) + "/../p"]
+    {
         let out = home.list(&["--cwd", &cwd]);
         assert_eq!(out.set(), ids([1, 2]), "{cwd}");
         assert_eq!(out.hidden("cwd"), 2);
@@ -202,8 +204,12 @@ fn b17_the_window_is_applied_after_the_filter() {
 #[test]
 fn b78_foreign_directories_are_opaque() {
     let home = Home::new();
-    let cwds =
-        ["/mnt/e/test", "C:\\mnt\\e\\test", "\\\\wsl.localhost\\U\\home\\me\\p", "\\\\?\\UNC\\wsl.localhost\\U\\home\\me\\p"];
+    let cwds = [
+        "/mnt/e/test",
+        "C:\\mnt\\e\\test",
+        "\\\\wsl.localhost\\U\\home\\me\\p",
+        "\\\\?\\UNC\\wsl.localhost\\U\\home\\me\\p",
+    ];
     for (n, cwd) in (1..).zip(cwds) {
         home.put(&with(n, json!({"cwd": cwd})));
     }

@@ -104,7 +104,8 @@ fn first_line(bytes: &[u8]) -> &[u8] {
 }
 
 fn without_user(bytes: &[u8]) -> Vec<u8> {
-    let user = |line: &[u8]| [&b"\"role\":\"user\""[..], b"user_message", b"UserMessage"].iter().any(|word| has(line, word));
+    let user =
+        |line: &[u8]| [&b"\"role\":\"user\""[..], b"user_message", b"UserMessage"].iter().any(|word| has(line, word));
     bytes.split_inclusive(|byte| *byte == b'\n').filter(|line| !user(line)).collect::<Vec<_>>().concat()
 }
 
@@ -301,7 +302,11 @@ fn b109_a_big_thread_among_small_ones() {
         let mut log = Log::shaped(shape, &t(1), "2026-01-02T03:04:05Z").meta();
         for n in 0..60 {
             let call = format!("c{n}");
-            log = log.task_started().user(&format!("big question {n}")).call(&call, "cat").out(&call, &"z".repeat(330_000));
+            log = log
+                .task_started()
+                .user(&format!("big question {n}"))
+                .call(&call, "cat")
+                .out(&call, &"z".repeat(330_000));
             log = log.agent(&format!("big answer {n}")).task_complete("done");
         }
         home.put(&log.turn("the needle question", "first answer"));
@@ -316,4 +321,37 @@ fn b109_a_big_thread_among_small_ones() {
         assert!(home.show(&[&t(1), "--last", "1"]).said().contains("first answer"));
         assert!(home.human(&["show", &t(1), "--turn", "30"]).stdout.contains("big question 29"));
     }
+}
+
+/// What else may lie where rollouts are: pipes (which must not be waited for), sockets, folders, files in place of folders.
+#[test]
+fn odd_things_in_the_tree() {
+    let home = Home::new();
+    home.put(&Log::healthy(&t(2), "2026-01-02T03:00:00Z"));
+    let day = home.file("sessions/2026/01/02");
+    let pipe = day.join(format!("{}.jsonl", sample(Shape::Legacy).stem()));
+    let made = std::process::Command::new("mkfifo").arg(&pipe).status();
+    assert!(made.is_ok_and(|status| status.success()), "a pipe");
+    let _socket = std::os::unix::net::UnixListener::bind(day.join("rollout-socket.jsonl")).expect("a socket");
+    std::fs::create_dir_all(day.join(format!("{}.jsonl", Log::healthy(&t(3), "2026-01-02T03:00:00Z").stem())))
+        .expect("a folder");
+    home.write("sessions/2025", "a file in place of a folder");
+    home.write("archived_sessions", "a file in place of a folder");
+    let started = std::time::Instant::now();
+    let out = home.list(&["--all"]);
+    assert!(out.ids().contains(&t(2)) && !out.ids().contains(&t(3)), "{out:?}");
+    assert_eq!(home.search(&["hello"]).hit_threads(), ids([2]));
+    assert_eq!(home.show(&[&t(2)]).turns().len(), 1);
+    home.run(&["show", &t(1)]);
+    assert!(started.elapsed().as_secs() < 10);
+}
+
+/// A file in place of `sessions`: what is left is listed.
+#[test]
+fn a_file_in_place_of_sessions() {
+    let home = Home::new();
+    home.write("sessions", "");
+    home.put_archived(&Log::healthy(&t(2), "2026-01-02T03:00:00Z"));
+    assert_eq!(home.list(&["--all"]).ids(), ids([2]));
+    assert_eq!(home.search(&["hello"]).hit_threads(), ids([2]));
 }

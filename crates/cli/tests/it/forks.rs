@@ -12,7 +12,12 @@ const LATER: &str = "2026-03-05T10:00:00Z";
 
 fn parent() -> Log {
     let log = Log::new(&t(1), AT).meta().task_started().user("parent question").agent("parent answer");
-    log.tok(1_000).tok(1_000).tok(1_000).task_complete("parent answer").turn("second question", "second answer").tok(3_300)
+    log.tok(1_000)
+        .tok(1_000)
+        .tok(1_000)
+        .task_complete("parent answer")
+        .turn("second question", "second answer")
+        .tok(3_300)
 }
 
 /// T2: its own header, then T1's records with the time of the copy.

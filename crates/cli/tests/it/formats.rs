@@ -68,7 +68,11 @@ fn b42_older_missing_and_late_headers() {
 fn b42_bare_records_are_a_conversation() {
     let home = Home::new();
     let v4 = "6f0d1d5e-8a3c-4b7a-9c1d-2e3f4a5b6c7d";
-    home.put_bytes(&bare_path(v4), &bare(v4, "old question", "old answer"), "2025-08-19T11:30:00Z".parse().expect("a time"));
+    home.put_bytes(
+        &bare_path(v4),
+        &bare(v4, "old question", "old answer"),
+        "2025-08-19T11:30:00Z".parse().expect("a time"),
+    );
     let out = home.list(&["--count"]);
     let row = out.thread(v4);
     assert_eq!(row["updated_at"], "2025-08-19T11:30:00.000Z", "no record after the header has a time");
@@ -89,7 +93,9 @@ fn b42_headers_without_a_usable_id() {
     home.put(&Log::healthy(&t(9), AT));
     home.put(&Log::new(&t(1), AT).meta_with(json!({"id": null})).user("one").agent("ok"));
     home.put(&Log::new(&t(2), AT).meta_with(json!({"id": "not-an-id"})).user("two").agent("ok"));
-    home.put(&Log::new(&t(3), AT).meta_with(json!({"id": 7, "cwd": [1], "source": {"x": null}})).user("three").agent("ok"));
+    home.put(
+        &Log::new(&t(3), AT).meta_with(json!({"id": 7, "cwd": [1], "source": {"x": null}})).user("three").agent("ok"),
+    );
     home.put(&Log::new(&t(4), AT).raw(b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 7\n"));
     let all = home.list(&["--all"]);
     assert!([1, 2, 3, 4, 9].iter().all(|n| all.ids().contains(&t(*n))), "the id is that of the name: {all:?}");
@@ -136,7 +142,9 @@ fn typescript_sessions() {
 #[test]
 fn typescript_sessions_with_damage() {
     let id = "0b8f8b0e-2d4c-4b43-9a55-0f6a3b5c7d11";
-    for text in ["", "{", "[]", "{\"session\":{\"id\":7},\"items\":{}}", "{\"session\":null}", "{\n \"session\": {\"id\":"] {
+    for text in
+        ["", "{", "[]", "{\"session\":{\"id\":7},\"items\":{}}", "{\"session\":null}", "{\n \"session\": {\"id\":"]
+    {
         let home = Home::new();
         home.write(&format!("sessions/rollout-2025-08-02-{id}.json"), text);
         home.put(&Log::healthy(&t(1), AT));
@@ -181,7 +189,9 @@ fn b65_frames_of_every_kind() {
     let bytes = log.bytes();
     let per_record = log.lines().iter().flat_map(|line| frame(line)).collect::<Vec<u8>>();
     let in_the_middle = [frame(&bytes[..77]), frame(b""), frame(&bytes[77..])].concat();
-    let skipped = |data: &[u8]| [&b"\x50\x2a\x4d\x18"[..], &u32::try_from(data.len()).expect("short").to_le_bytes(), data].concat();
+    let skipped = |data: &[u8]| {
+        [&b"\x50\x2a\x4d\x18"[..], &u32::try_from(data.len()).expect("short").to_le_bytes(), data].concat()
+    };
     let with_table = [skipped(b"before"), per_record.clone(), skipped(&[0; 90])].concat();
     let mut encoder = zstd::Encoder::new(Vec::new(), 19).expect("zstd");
     encoder.include_checksum(true).expect("a checksum");
@@ -278,7 +288,8 @@ fn linked_trees_are_followed_once() {
     fs::create_dir_all(home.outside("store/archive")).expect("folders");
     let (active, archived) = (Log::healthy(&t(1), AT), Log::healthy(&t(2), AT));
     fs::write(home.outside("store").join(active.active_path()), active.bytes()).expect("a file");
-    fs::write(home.outside("store/archive").join(format!("{}.jsonl", archived.stem())), archived.bytes()).expect("a file");
+    fs::write(home.outside("store/archive").join(format!("{}.jsonl", archived.stem())), archived.bytes())
+        .expect("a file");
     symlink(home.outside("store/sessions"), home.file("sessions")).expect("a link");
     symlink(home.outside("store/archive"), home.file("archived_sessions")).expect("a link");
     let out = home.list(&["--include", "archived"]);

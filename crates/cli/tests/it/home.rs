@@ -29,6 +29,25 @@ impl Home {
         Home { dir }
     }
 
+    /// A copy of the home at `from`.
+    pub fn copy_of(from: &Path) -> Home {
+        fn copy(from: &Path, to: &Path) {
+            fs::create_dir_all(to).expect("folders");
+            for entry in fs::read_dir(from).expect("a folder") {
+                let path = entry.expect("an entry").path();
+                let target = to.join(path.file_name().expect("a name"));
+                if path.is_dir() {
+                    copy(&path, &target);
+                } else {
+                    fs::copy(&path, target).expect("a copy");
+                }
+            }
+        }
+        let home = Home::new();
+        copy(from, &home.path());
+        home
+    }
+
     /// The home itself.
     pub fn path(&self) -> PathBuf {
         self.dir.path().join("codex")
@@ -97,7 +116,8 @@ impl Home {
         let mut all: Vec<OsString> = vec!["--json".into()];
         all.extend(args.iter().map(|arg| arg.as_ref().to_owned()));
         let mut out = self.human(&all);
-        out.json = serde_json::from_slice(&out.bytes).unwrap_or_else(|error| panic!("not one object: {error}\n{out:?}"));
+        out.json =
+            serde_json::from_slice(&out.bytes).unwrap_or_else(|error| panic!("not one object: {error}\n{out:?}"));
         assert_eq!(out.json["format"], 1, "{out:?}");
         out
     }
@@ -117,7 +137,10 @@ impl Home {
         clean(&mut command, self.dir.path());
         with(&mut command);
         let out = Out::of(command, args.iter().map(|arg| arg.as_ref().to_string_lossy().into_owned()).collect());
-        assert!(before == self.stamps(), "a reading command changed the home: {:?}", out.args);
+        let after = self.stamps();
+        let changed: Vec<_> = before.iter().filter(|was| !after.contains(was)).collect();
+        let made: Vec<_> = after.iter().filter(|is| !before.contains(is)).collect();
+        assert!(before == after, "a reading command changed the home: {:?}\nwas {changed:?}\nis {made:?}", out.args);
         out
     }
 

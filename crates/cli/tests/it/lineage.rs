@@ -63,7 +63,8 @@ fn b64_two_files_are_one_thread() {
     assert_eq!(row["bytes"], old.len() + new.len());
     assert_eq!(row["created_at"], "2026-03-01T10:00:00.000Z");
     assert_eq!(row["updated_at"], crate::log::rfc3339(new.last()));
-    let roles: Vec<&str> = row["files"].as_array().expect("files").iter().filter_map(|file| file["role"].as_str()).collect();
+    let roles: Vec<&str> =
+        row["files"].as_array().expect("files").iter().filter_map(|file| file["role"].as_str()).collect();
     assert_eq!(roles, ["head", "segment"]);
     assert_eq!(damage(row), 0);
     turns_are(&home, &t(1), &[1, 9]);
@@ -160,7 +161,10 @@ fn fork(parent: &Log, records: usize, id: u32, at: &str) -> Log {
         "forked_from_id": parent.thread, "forked_from_ordinal_exclusive": records, "history_base": base(parent, records),
     });
     let turn = |n: u32| format!("question-{n}-");
-    Log::paginated(&t(id), at).ordinal(records as u64).meta_with(fields).turn(&turn(id * 10), &format!("answer-{}-", id * 10))
+    Log::paginated(&t(id), at)
+        .ordinal(records as u64)
+        .meta_with(fields)
+        .turn(&turn(id * 10), &format!("answer-{}-", id * 10))
 }
 
 /// A fork read without its parent's part lost what it was about.
@@ -226,9 +230,7 @@ fn b103_a_fork_by_reference_without_its_parent() {
 #[test]
 fn b64_circles_of_bases_end() {
     let home = Home::new();
-    let to = |id: u32| {
-        json!({"forked_from_id": t(id), "history_base": {"thread_id": t(id), "end_ordinal_exclusive": 5, "end_byte_offset": 900}})
-    };
+    let to = |id: u32| json!({"forked_from_id": t(id), "history_base": {"thread_id": t(id), "end_ordinal_exclusive": 5, "end_byte_offset": 900}});
     for (n, base) in [(1, 2), (2, 3), (3, 1), (4, 4)] {
         let log = Log::paginated(&t(n), AT).ordinal(5).meta_with(to(base));
         home.put(&log.turn(&format!("question-{n}-"), &format!("answer-{n}-")));
@@ -248,7 +250,8 @@ fn b64_compressed_segments() {
     let old = three_turns();
     home.put_zst(&old, &zstd::encode_all(old.bytes().as_slice(), 3).expect("zstd"));
     let new = go_on(&old, 5, LATER, 9);
-    let frames: Vec<u8> = new.lines().iter().flat_map(|line| zstd::encode_all(line.as_slice(), 3).expect("zstd")).collect();
+    let frames: Vec<u8> =
+        new.lines().iter().flat_map(|line| zstd::encode_all(line.as_slice(), 3).expect("zstd")).collect();
     home.put_bytes(&format!("{}.zst", segment(5, 1)), &frames, new.last());
     assert_eq!(home.list(&["--all"]).ids(), ids([1]));
     turns_are(&home, &t(1), &[1, 9]);

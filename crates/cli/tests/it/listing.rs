@@ -111,16 +111,15 @@ fn b04_wrapper_variants() {
     let context = "# Context from my IDE setup:\n\n## Active file: a.rs\n\n## My request for Codex:\nfix the lexer\n";
     home.put(&Log::new(&t(1), AT).meta().user(context).agent("ok"));
     home.put(&Log::new(&t(2), AT).meta().user("   \n\t").agent("hm").user("  trimmed text \n"));
-    let paginated = Log::paginated(&t(3), AT).meta().task_started().user("## My request for Codex:\n \n").agent("what?");
+    let paginated =
+        Log::paginated(&t(3), AT).meta().task_started().user("## My request for Codex:\n \n").agent("what?");
     home.put(&paginated.task_started().user("## My request for Codex: second try"));
     let image = json!({"type": "user_message", "message": "", "images": ["data:image/png;base64,AAAA"]});
     home.put(&Log::new(&t(4), AT).meta().event(image).agent("a picture"));
     let local = json!({"type": "user_message", "message": "  ", "local_images": ["/w/p/shot.png"]});
     home.put(&Log::new(&t(5), AT).meta().event(local).agent("a picture"));
     let out = home.list(&[]);
-    for (n, preview) in
-        [(1, "fix the lexer"), (2, "trimmed text"), (3, "second try"), (4, "[Image]"), (5, "[Image]")]
-    {
+    for (n, preview) in [(1, "fix the lexer"), (2, "trimmed text"), (3, "second try"), (4, "[Image]"), (5, "[Image]")] {
         assert_eq!(out.thread(&t(n))["preview"], preview);
     }
 }
@@ -181,7 +180,8 @@ fn b45_kinds_of_empty_threads() {
     let home = Home::new();
     home.put(&Log::healthy(&t(1), AT));
     home.put(&Log::new(&t(2), AT).meta().set().tok(0));
-    let injected = Log::new(&t(3), AT).meta().item("developer", "<permissions instructions>no</permissions instructions>");
+    let injected =
+        Log::new(&t(3), AT).meta().item("developer", "<permissions instructions>no</permissions instructions>");
     home.put(&injected.item("user", "<environment_context>\n  <cwd>/w/p</cwd>\n</environment_context>"));
     home.put(&Log::paginated(&t(4), AT).meta());
     home.put(&Log::new(&t(5), AT).meta().user("  \n"));
@@ -225,7 +225,9 @@ fn b19_injected_context_variants() {
     ]});
     home.put(&Log::new(&t(2), AT).meta().response(both).item("user", "newer shape"));
     for n in [3, 4] {
-        let log = Log::new(&t(n), AT).meta().item("user", "# AGENTS.md instructions for /w/p\n<INSTRUCTIONS>\nx\n</INSTRUCTIONS>");
+        let log = Log::new(&t(n), AT)
+            .meta()
+            .item("user", "# AGENTS.md instructions for /w/p\n<INSTRUCTIONS>\nx\n</INSTRUCTIONS>");
         home.put(&log.item("user", context).item("assistant", "waiting"));
     }
     let out = home.list(&[]);

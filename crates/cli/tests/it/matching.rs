@@ -12,7 +12,11 @@ const AT: &str = "2026-03-01T10:00:00Z";
 /// A home whose T1 has one message of the user, its JSON spelt as given.
 fn spelt(text: &str) -> Home {
     let home = Home::new();
-    home.put(&Log::new(&t(1), AT).meta().record_text("event_msg", &format!("{{\"type\":\"user_message\",\"message\":\"{text}\"}}")));
+    home.put(
+        &Log::new(&t(1), AT)
+            .meta()
+            .record_text("event_msg", &format!("{{\"type\":\"user_message\",\"message\":\"{text}\"}}")),
+    );
     home
 }
 
@@ -43,7 +47,9 @@ fn escaped_characters_are_found_as_said() {
     let home = Home::new();
     let text = "say \"quoted words\" in C:\\temp\\new\nsecond line\tafter a tab \u{1} control";
     home.put(&Log::new(&t(1), AT).meta().user(text));
-    for needle in ["\"quoted words\"", "words\" in", "C:\\temp\\new", "\\new\nsecond", "line\tafter", "\u{1} control", "\\"] {
+    for needle in
+        ["\"quoted words\"", "words\" in", "C:\\temp\\new", "\\new\nsecond", "line\tafter", "\u{1} control", "\\"]
+    {
         hit(&home, needle);
     }
     for needle in ["\\n", "\\\"", "\\\\", "\\u0001", "temp\\\\new"] {
@@ -54,8 +60,11 @@ fn escaped_characters_are_found_as_said() {
 /// Other writers escape more than they must.
 #[test]
 fn text_that_is_escaped_without_need() {
-    let home = spelt("caf\\u00e9 in src\\/main.rs, n\\u0065edle, \\ud83d\\ude00 smile, \\u0022quotes\\u0022, \\u005cback");
-    for needle in ["café", "CAFÉ", "src/main.rs", "needle", "NEEDLE", "😀", "😀 smile", "\"quotes\"", "\\back", "in src/"] {
+    let home =
+        spelt("caf\\u00e9 in src\\/main.rs, n\\u0065edle, \\ud83d\\ude00 smile, \\u0022quotes\\u0022, \\u005cback");
+    for needle in
+        ["café", "CAFÉ", "src/main.rs", "needle", "NEEDLE", "😀", "😀 smile", "\"quotes\"", "\\back", "in src/"]
+    {
         hit(&home, needle);
     }
     for needle in ["u00e9", "\\u00e9", "\\/", "ud83d", "u0065"] {
@@ -81,7 +90,18 @@ fn unicode_case() {
     let text = "École élan; Straße; ПРИВЕТ мир; 300 \u{212a}elvin; ΑΒΓδ; ǅ; Ünïcode; Ångström \u{17f}o";
     home.put(&Log::new(&t(1), AT).meta().user(text));
     for needle in [
-        "école", "ÉCOLE", "ÉLAN", "straße", "STRAßE", "привет МИР", "300 kelvin", "KELVIN", "αβγΔ", "üNÏCODE", "ångström", "so",
+        "école",
+        "ÉCOLE",
+        "ÉLAN",
+        "straße",
+        "STRAßE",
+        "привет МИР",
+        "300 kelvin",
+        "KELVIN",
+        "αβγΔ",
+        "üNÏCODE",
+        "ångström",
+        "so",
     ] {
         hit(&home, needle);
     }
@@ -106,7 +126,9 @@ fn case_sensitive() {
     let home = Home::new();
     home.put(&Log::new(&t(1), AT).meta().user("Fix the Parser, \u{c9}cole"));
     hit(&home, "fix the parser");
-    for (needle, code) in [("Fix the Parser", 0), ("fix the parser", 1), ("PARSER", 1), ("École", 0), ("école", 1), ("P", 0), ("p", 1)] {
+    for (needle, code) in
+        [("Fix the Parser", 0), ("fix the parser", 1), ("PARSER", 1), ("École", 0), ("école", 1), ("P", 0), ("p", 1)]
+    {
         assert_eq!(home.search(&[needle, "--case-sensitive"]).code, code, "{needle}");
     }
 }
@@ -133,8 +155,12 @@ fn needles_are_literal() {
 fn arguments_are_decoded_twice() {
     let home = Home::new();
     let log = Log::new(&t(1), AT).meta().call("c1", "grep \"quoted needle\" C:\\dir | awk '{print $1}'\nsecond café");
-    home.put(&log.response(json!({"type": "function_call", "name": "patch", "call_id": "c2", "arguments": "not JSON \"at all\""})));
-    for needle in ["\"quoted needle\"", "C:\\dir", "needle\" C:", "{print $1}", "second café", "CAFÉ", "not JSON \"at all\""] {
+    home.put(&log.response(
+        json!({"type": "function_call", "name": "patch", "call_id": "c2", "arguments": "not JSON \"at all\""}),
+    ));
+    for needle in
+        ["\"quoted needle\"", "C:\\dir", "needle\" C:", "{print $1}", "second café", "CAFÉ", "not JSON \"at all\""]
+    {
         let out = home.search(&[needle]);
         assert_eq!(out.speakers(), ["tool_call"], "{needle}");
     }
@@ -146,7 +172,9 @@ fn arguments_are_decoded_twice() {
 #[test]
 fn arguments_of_other_shapes() {
     let home = Home::new();
-    let call = |log: Log, arguments: Value| log.response(json!({"type": "function_call", "name": "x", "call_id": "c", "arguments": arguments}));
+    let call = |log: Log, arguments: Value| {
+        log.response(json!({"type": "function_call", "name": "x", "call_id": "c", "arguments": arguments}))
+    };
     let log = call(Log::new(&t(1), AT).meta(), json!("{\"cmd\":\"caf\\u00e9 src\\/lib.rs\"}"));
     let log = call(log, json!({"cmd": "object needle"}));
     home.put(&call(log, Value::Null).agent("and after"));
@@ -159,10 +187,15 @@ fn arguments_of_other_shapes() {
 #[test]
 fn outputs_of_every_shape() {
     let home = Home::new();
-    let out = |log: Log, output: Value| log.response(json!({"type": "function_call_output", "call_id": "c", "output": output}));
+    let out = |log: Log, output: Value| {
+        log.response(json!({"type": "function_call_output", "call_id": "c", "output": output}))
+    };
     let log = out(Log::new(&t(1), AT).meta(), json!("Exit code: 0\nWall time: 1 seconds\nOutput:\nplain \"needle\""));
     let log = out(log, json!("{\"output\":\"inner \\\"needle\\\"\\nline two\",\"metadata\":{\"exit_code\":0}}"));
-    let log = out(log, json!([{"type": "input_text", "text": "part needle"}, {"type": "input_image", "image_url": "data:image/png;base64,AAAA"}]));
+    let log = out(
+        log,
+        json!([{"type": "input_text", "text": "part needle"}, {"type": "input_image", "image_url": "data:image/png;base64,AAAA"}]),
+    );
     home.put(&out(log, json!({"content": "object needle", "success": true})));
     for needle in ["plain \"needle\"", "inner \"needle\"", "part needle", "object needle"] {
         let found = home.search(&[needle]);
@@ -219,7 +252,9 @@ fn long_records_of_other_kinds() {
     let log = log.call("c1", &format!("{long} \"deep-call\""));
     let log = log.response(json!({"type": "custom_tool_call", "name": "apply_patch", "call_id": "c2", "input": format!("*** Begin Patch\n+{long} deep-patch\n*** End Patch")}));
     home.put(&log.agent(&format!("{long} deep-agent")));
-    for (needle, speaker) in [("deep-user", "user"), ("\"deep-call\"", "tool_call"), ("deep-patch", "patch"), ("deep-agent", "agent")] {
+    for (needle, speaker) in
+        [("deep-user", "user"), ("\"deep-call\"", "tool_call"), ("deep-patch", "patch"), ("deep-agent", "agent")]
+    {
         assert_eq!(home.search(&[needle]).speakers(), [speaker]);
     }
     let row = home.list(&[]);

@@ -91,10 +91,14 @@ fn b22_name_index_with_bad_lines() {
     for n in 1..=3 {
         home.put(&Log::healthy(&t(n), AT));
     }
-    let mut index = format!("{{\"thread_name\":\"first\",\"id\":\"{}\",\"updated_at\":\"{AT}\",\"extra\":[1]}}\r\n", t(1)).into_bytes();
+    let mut index =
+        format!("{{\"thread_name\":\"first\",\"id\":\"{}\",\"updated_at\":\"{AT}\",\"extra\":[1]}}\r\n", t(1))
+            .into_bytes();
     index.extend_from_slice(b"not json\n\n{\"id\":7,\"thread_name\":null}\n\0\0\0\n{\"id\":\"\xff\"}\n");
     index.extend_from_slice(format!("{{\"id\":\"{}\",\"thread_name\":\"second\"}}\n", t(2)).as_bytes());
-    index.extend_from_slice(format!("{{\"id\":\"{}\",\"thread_name\":\"third\",\"updated_at\":\"{AT}\"}}", t(3)).as_bytes());
+    index.extend_from_slice(
+        format!("{{\"id\":\"{}\",\"thread_name\":\"third\",\"updated_at\":\"{AT}\"}}", t(3)).as_bytes(),
+    );
     home.write("session_index.jsonl", index);
     found_by_name(&home, "first", &t(1));
     found_by_name(&home, "second", &t(2));
@@ -228,7 +232,8 @@ fn b69_several_databases() {
     for n in 1..=3 {
         home.put(&Log::paginated(&t(n), AT).meta().turn(&format!("question {n}"), "an answer"));
     }
-    let row = |name: &str| [("name", text(name)), ("history_mode", text("paginated")), ("updated_at", int(1_772_359_300))];
+    let row =
+        |name: &str| [("name", text(name)), ("history_mode", text("paginated")), ("updated_at", int(1_772_359_300))];
     home.state().row(&t(1), &row("in the home")).close();
     crate::db::StateDb::create(&home.file("sqlite/state_5.sqlite")).row(&t(2), &row("in sqlite")).close();
     let out = home.list(&[]);

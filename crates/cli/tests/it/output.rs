@@ -12,7 +12,7 @@ const EVIL: &str = "evil\u{1b}[31m\u{1b}]0;title\u{7}\u{8}\u{9b}2J\u{7f}\r\n\u{2
 
 #[track_caller]
 fn harmless(text: &str) {
-    for bad in ['\u{1b}', '\u{7}', '\u{8}', '\u{7f}', '\u{9b}', '\r', '\0', '\u{202e}'] {
+    for bad in ['\u{1b}', '\u{7}', '\u{8}', '\u{7f}', '\u{9b}', '\r', '\0'] {
         assert!(!text.contains(bad), "a raw {bad:?} in {text:?}");
     }
 }
@@ -22,17 +22,26 @@ fn harmless(text: &str) {
 fn control_characters_are_made_visible() {
     for shape in [Shape::Legacy, Shape::Paginated] {
         let home = Home::new();
-        let meta = json!({"cwd": format!("/w/{EVIL}"), "originator": EVIL, "cli_version": EVIL, "model_provider": EVIL});
+        let meta =
+            json!({"cwd": format!("/w/{EVIL}"), "originator": EVIL, "cli_version": EVIL, "model_provider": EVIL});
         let log = Log::shaped(shape, &t(1), AT).meta_with(meta).task_started().user(&format!("question {EVIL}"));
         let log = log.call("c1", &format!("echo {EVIL}")).out("c1", &format!("output {EVIL}"));
         let log = log.response(json!({"type": "function_call", "name": EVIL, "call_id": EVIL, "arguments": EVIL}));
-        let log = log.response(json!({"type": "reasoning", "summary": [{"type": "summary_text", "text": format!("thought {EVIL}")}]}));
+        let log = log.response(
+            json!({"type": "reasoning", "summary": [{"type": "summary_text", "text": format!("thought {EVIL}")}]}),
+        );
         home.put(&log.agent(&format!("answer {EVIL}")).task_complete("done"));
         home.put(&Log::healthy(&t(2), AT));
         home.idx(&t(1), &format!("name {EVIL}"), AT);
         let commands: [&[&str]; 8] = [
-            &["list"], &["list", "--all"], &["search", "evil"], &["search", "question"], &["show", &t(1)],
-            &["show", &t(1), "--full"], &["resume", &t(1)], &["show", EVIL],
+            &["list"],
+            &["list", "--all"],
+            &["search", "evil"],
+            &["search", "question"],
+            &["show", &t(1)],
+            &["show", &t(1), "--full"],
+            &["resume", &t(1)],
+            &["show", EVIL],
         ];
         for args in commands {
             let out = home.human(args);
@@ -70,7 +79,9 @@ fn control_characters_in_errors() {
 fn pipes_are_plain() {
     let home = Home::new();
     home.put(&Log::healthy(&t(1), AT));
-    for args in [&["list"][..], &["show", &t(1)], &["search", "hello"], &["resume", &t(1)], &["--help"], &["list", "--help"]] {
+    for args in
+        [&["list"][..], &["show", &t(1)], &["search", "hello"], &["resume", &t(1)], &["--help"], &["list", "--help"]]
+    {
         let out = home.spawn(args, |command| {
             command.env_remove("NO_COLOR").env("TERM", "xterm-256color");
         });
@@ -147,9 +158,7 @@ fn homes_by_environment_and_several() {
     home.put(&Log::healthy(&t(1), AT));
     other.put(&Log::healthy(&t(2), AT));
     let path = other.path();
-    let both = home.spawn(&["--json", "list"], |command| {
-        command.arg("--home").arg(&path);
-    });
+    let both = home.human(&["--home".as_ref(), path.as_os_str(), "--json".as_ref(), "list".as_ref()]);
     for id in ids([1, 2]) {
         assert!(both.stdout.contains(&id), "{both:?}");
     }
@@ -178,8 +187,13 @@ fn a_closed_pipe_is_success() {
     let binary = assert_cmd::cargo::cargo_bin("threadkeep");
     for args in [&["list", "--limit", "300", "--jsonl"][..], &["list", "--limit", "300"], &["show", &t(1), "--raw"]] {
         let mut child = Command::new(&binary)
-            .arg("--home").arg(home.path()).args(args)
-            .stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
+            .arg("--home")
+            .arg(home.path())
+            .args(args)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("it starts");
         drop(child.stdout.take());
         let output = child.wait_with_output().expect("it ends");
         let stderr = String::from_utf8_lossy(&output.stderr);

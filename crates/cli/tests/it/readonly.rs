@@ -38,9 +38,18 @@ fn rich() -> Home {
 }
 
 const READING: [&[&str]; 12] = [
-    &["list"], &["list", "--all", "--count"], &["list", "--exact", "--sort", "created"], &["list", "--archived"],
-    &["search", "hello"], &["search", "question", "--count"], &["search", "nobody said this"], &["show", "T"],
-    &["show", "nobody"], &["resume", "T"], &["resume", "ghost"], &["list", "--cursor", "garbage"],
+    &["list"],
+    &["list", "--all", "--count"],
+    &["list", "--exact", "--sort", "created"],
+    &["list", "--archived"],
+    &["search", "hello"],
+    &["search", "question", "--count"],
+    &["search", "nobody said this"],
+    &["show", "T"],
+    &["show", "nobody"],
+    &["resume", "T"],
+    &["resume", "ghost"],
+    &["list", "--cursor", "garbage"],
 ];
 
 /// Without a name index a title was read as a rename to nothing, and each run wrote.
@@ -56,7 +65,9 @@ fn b27_reading_writes_nothing() {
             assert!(before == home.snapshot(), "{args:?} wrote to the home");
         }
         for n in 1..=6 {
-            for args in [&["show", &t(n)][..], &["show", &t(n), "--raw"], &["show", &t(n), "--full"], &["resume", &t(n)]] {
+            for args in
+                [&["show", &t(n)][..], &["show", &t(n), "--raw"], &["show", &t(n), "--full"], &["resume", &t(n)]]
+            {
                 home.human(args);
                 assert!(before == home.snapshot(), "{args:?} wrote to the home");
             }
@@ -134,8 +145,13 @@ fn a_live_writer_is_seen_and_left_alone() {
 #[cfg(target_os = "linux")]
 fn peak(home: &Home, args: &[&str]) -> u64 {
     let mut child = Command::new(assert_cmd::cargo::cargo_bin("threadkeep"))
-        .arg("--home").arg(home.path()).args(args)
-        .stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it starts");
+        .arg("--home")
+        .arg(home.path())
+        .args(args)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("it starts");
     let status = format!("/proc/{}/status", child.id());
     let mut peak = 0;
     while child.try_wait().expect("a child").is_none() {

@@ -30,7 +30,11 @@ fn leads_to_its_place(home: &Home, hit: &Value, needle: &str) {
 /// A thread in which everything that can be said is said once.
 fn everything(shape: Shape) -> Log {
     let log = Log::shaped(shape, &t(1), AT).meta_with(json!({"base_instructions": {"text": "zq-base zq-hidden"}}));
-    let log = log.task_started().item("developer", "zq-developer zq-hidden").user("zq-user question").item("user", "zq-user question");
+    let log = log
+        .task_started()
+        .item("developer", "zq-developer zq-hidden")
+        .user("zq-user question")
+        .item("user", "zq-user question");
     let log = log.response(json!({
         "type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": "zq-thought"}],
         "encrypted_content": "gAAAAABzq-hidden",
@@ -68,8 +72,14 @@ fn each_thing_said_is_one_hit() {
         home.put(&everything(shape));
         home.idx(&t(1), "zq-name of it", AT);
         for (needle, speaker) in [
-            ("zq-user", "user"), ("zq-agent", "agent"), ("zq-thought", "reasoning"), ("zq-call", "tool_call"),
-            ("zq-output", "tool_output"), ("zq-patch", "patch"), ("zq-plan", "plan"), ("zq-name", "name"),
+            ("zq-user", "user"),
+            ("zq-agent", "agent"),
+            ("zq-thought", "reasoning"),
+            ("zq-call", "tool_call"),
+            ("zq-output", "tool_output"),
+            ("zq-patch", "patch"),
+            ("zq-plan", "plan"),
+            ("zq-name", "name"),
         ] {
             let out = home.search(&[needle]);
             assert_eq!(out.speakers(), [speaker], "{shape:?} {needle}");
@@ -95,7 +105,9 @@ fn what_nobody_said_is_no_hit() {
     let context = "<environment_context>\n  <cwd>/w/zq-cwd</cwd>\n  <shell>zq-hidden</shell>\n</environment_context>";
     for shape in [Shape::Legacy, Shape::Paginated] {
         let home = Home::new();
-        let log = everything(shape).item("user", context).record("turn_context", json!({"cwd": "/w/zq-hidden", "model": "zq-hidden"}));
+        let log = everything(shape)
+            .item("user", context)
+            .record("turn_context", json!({"cwd": "/w/zq-hidden", "model": "zq-hidden"}));
         let log = log.item("user", "# AGENTS.md instructions for /w/p\n<INSTRUCTIONS>\nzq-hidden\n</INSTRUCTIONS>");
         let log = log.item("user", "<user_instructions>\nzq-hidden\n</user_instructions>");
         let log = log.record("world_state", json!({"full": true, "state": {"agents_md": "zq-hidden"}})).set();
@@ -106,8 +118,19 @@ fn what_nobody_said_is_no_hit() {
         ]));
         home.put(&log);
         for needle in [
-            "zq-hidden", "zq-developer", "zq-base", "zq-cwd", "environment_context", "aggregated_output", "call_id",
-            "session_meta", "item_completed", "input_text", "codex_cli_rs", "task_started", &t(1),
+            "zq-hidden",
+            "zq-developer",
+            "zq-base",
+            "zq-cwd",
+            "environment_context",
+            "aggregated_output",
+            "call_id",
+            "session_meta",
+            "item_completed",
+            "input_text",
+            "codex_cli_rs",
+            "task_started",
+            &t(1),
         ] {
             let out = home.search(&[needle]);
             assert_eq!(out.code, 1, "{shape:?} {needle}: {out:?}");
@@ -123,12 +146,14 @@ fn base64_is_no_hit() {
     let data = format!("data:image/png;base64,{}zqneedle{}", "A".repeat(400), "B".repeat(400));
     let image = json!({"type": "input_image", "image_url": data});
     let message = json!({"type": "message", "role": "user", "content": [{"type": "input_text", "text": "zq-look at this"}, image]});
-    let log = Log::new(&t(1), AT).meta().response(message);
+    let log = Log::new(&t(1), AT).meta().response(message.clone());
     let log = log.event(json!({"type": "user_message", "message": "zq-look at this", "images": [data]}));
     let log = log.call("c1", "shot").response(json!({
         "type": "function_call_output", "call_id": "c1", "output": [{"type": "input_text", "text": "zq-taken"}, image],
     }));
-    let log = log.response(json!({"type": "image_generation_call", "id": "ig", "status": "completed", "result": "AAAAzqneedleBBBB"}));
+    let log = log.response(
+        json!({"type": "image_generation_call", "id": "ig", "status": "completed", "result": "AAAAzqneedleBBBB"}),
+    );
     home.put(&log.comp(json!([message])));
     assert_eq!(home.search(&["zqneedle"]).code, 1);
     assert_eq!(home.search(&["zq-look"]).speakers(), ["user"]);
@@ -152,9 +177,14 @@ fn every_kind_of_thread_is_searched() {
     assert_eq!(out.hit_threads(), [t(5), t(4), t(3), t(2), t(1)], "newest thread first");
     assert_eq!(out.json["threads"], 5);
     let narrowed: [(&[&str], &[u32]); 8] = [
-        (&["--cwd", "/other"], &[2]), (&["--source", "exec"], &[2]), (&["--provider", "custom"], &[4]),
-        (&["--archived"], &[4]), (&["--since", "2026-03-04T00:00:00Z"], &[5, 4]), (&["--until", "2026-03-02T00:00:00Z"], &[1]),
-        (&["--thread", &t(3)], &[3]), (&["--in", "agent"], &[]),
+        (&["--cwd", "/other"], &[2]),
+        (&["--source", "exec"], &[2]),
+        (&["--provider", "custom"], &[4]),
+        (&["--archived"], &[4]),
+        (&["--since", "2026-03-04T00:00:00Z"], &[5, 4]),
+        (&["--until", "2026-03-02T00:00:00Z"], &[1]),
+        (&["--thread", &t(3)], &[3]),
+        (&["--in", "agent"], &[]),
     ];
     for (args, expected) in narrowed {
         let out = home.search(&[&["common needle"], args].concat());
@@ -199,7 +229,11 @@ fn hits_lead_to_their_turn() {
         let home = Home::new();
         let log = (1..=30).fold(Log::shaped(shape, &t(1), AT).meta(), |log, n| {
             let call = format!("c{n}");
-            log.task_started().user(&format!("ask-{n}-")).call(&call, &format!("run-{n}-")).out(&call, &format!("got-{n}-")).agent("x")
+            log.task_started()
+                .user(&format!("ask-{n}-"))
+                .call(&call, &format!("run-{n}-"))
+                .out(&call, &format!("got-{n}-"))
+                .agent("x")
         });
         home.put(&log);
         for n in [1, 2, 17, 30] {
@@ -236,10 +270,32 @@ fn summaries_and_messages_between_agents() {
     }));
     home.put(&log.response(json!({"type": "local_shell_call", "call_id": "l1", "status": "completed", "action": {"type": "exec", "command": ["echo", "zq-local shell"]}})));
     for (needle, speakers) in [
-        ("zq-raw", "reasoning"), ("zq-content", "reasoning"), ("zq-web", "tool_call"), ("zq-mcp argument", "tool_call"),
-        ("zq-mcp result", "tool_output"), ("zq-local", "tool_call"),
+        ("zq-raw", "reasoning"),
+        ("zq-content", "reasoning"),
+        ("zq-web", "tool_call"),
+        ("zq-mcp argument", "tool_call"),
+        ("zq-mcp result", "tool_output"),
+        ("zq-local", "tool_call"),
     ] {
         assert_eq!(home.search(&[needle]).speakers(), [speakers], "{needle}");
     }
     assert_eq!(home.search(&["zq-between"]).hits().len(), 1);
+}
+
+/// A compaction repeats what was said; it is said once.
+#[test]
+fn compactions_repeat_nothing() {
+    let part = |role: &str, kind: &str, text: &str| json!({"type": "message", "role": role, "content": [{"type": kind, "text": text}]});
+    for shape in [Shape::Legacy, Shape::Paginated] {
+        let home = Home::new();
+        let log = Log::shaped(shape, &t(1), AT).meta().turn("zq-asked", "zq-answered");
+        let log =
+            log.comp(json!([part("user", "input_text", "zq-asked"), part("assistant", "output_text", "zq-answered")]));
+        let log = log.comp(json!([part("user", "input_text", "zq-asked")])).turn("zq-asked again", "yes");
+        home.put(&log);
+        assert_eq!(home.search(&["zq-answered"]).speakers(), ["agent"]);
+        assert_eq!(home.search(&["zq-asked"]).hits().len(), 2);
+        assert_eq!(home.search(&["zq-asked again"]).hits()[0]["turn_number"], 2);
+        assert_eq!(home.show(&[&t(1)]).turns().len(), 2);
+    }
 }

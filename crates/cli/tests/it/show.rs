@@ -90,7 +90,11 @@ fn by_path() {
 fn talk(shape: Shape) -> Log {
     (1..=9).fold(Log::shaped(shape, &t(1), AT).meta(), |log, n| {
         let call = format!("c{n}");
-        let log = log.task_started().user(&format!("ask-{n}-")).call(&call, &format!("run-{n}-")).out(&call, &format!("got-{n}-"));
+        let log = log
+            .task_started()
+            .user(&format!("ask-{n}-"))
+            .call(&call, &format!("run-{n}-"))
+            .out(&call, &format!("got-{n}-"));
         log.agent(&format!("tell-{n}-")).task_complete(&format!("tell-{n}-"))
     })
 }
@@ -144,7 +148,10 @@ fn some_turns_only() {
         assert_eq!(numbers, [8, 9]);
         assert_eq!(home.show(&[&t(1), "--last", "100"]).turns().len(), 9);
         assert_eq!(home.run(&["show", &t(1), "--turn", "10"]).code, 1);
-        assert_eq!(home.human(&["show", &t(1), "--turn", "0"]).code.min(2), home.human(&["show", &t(1), "--turn", "0"]).code);
+        assert_eq!(
+            home.human(&["show", &t(1), "--turn", "0"]).code.min(2),
+            home.human(&["show", &t(1), "--turn", "0"]).code
+        );
         assert_eq!(home.human(&["show", &t(1), "--turn", "x"]).code, 2);
         let human = home.human(&["show", &t(1), "--turn", "4"]).stdout;
         assert!(human.contains("tell-4-") && !human.contains("tell-5-"), "{human}");
@@ -187,7 +194,10 @@ fn turns_without_boundaries() {
 #[test]
 fn raw_is_the_bytes() {
     let home = Home::new();
-    let odd = Log::new(&t(1), AT).meta().record_text("x", "{\"b\" : 1.50e2, \"a\":\"\\u00e9\\/\"}").raw(b"\xff\xfe\0\0\n\n{}\r\n");
+    let odd = Log::new(&t(1), AT)
+        .meta()
+        .record_text("x", "{\"b\" : 1.50e2, \"a\":\"\\u00e9\\/\"}")
+        .raw(b"\xff\xfe\0\0\n\n{}\r\n");
     let odd = odd.user("after").raw(b"{\"torn");
     home.put(&odd);
     let packed = Log::healthy(&t(2), AT);
@@ -202,7 +212,8 @@ fn outputs_are_folded() {
     for shape in SHAPES {
         let home = Home::new();
         let lines: String = (1..=200).map(|n| format!("line {n} of it\n")).collect();
-        let log = Log::shaped(shape, &t(1), AT).meta().task_started().user("run it").call("c1", "seq").out("c1", &lines);
+        let log =
+            Log::shaped(shape, &t(1), AT).meta().task_started().user("run it").call("c1", "seq").out("c1", &lines);
         home.put(&log.agent("done").task_complete("done"));
         let folded = home.human(&["show", &t(1)]).stdout;
         assert!(folded.contains("run it") && folded.contains("done") && folded.contains("seq"), "{folded}");
@@ -222,7 +233,8 @@ fn items_of_every_kind_are_readable() {
         "type": "UserMessage", "id": "u1",
         "content": [{"type": "text", "text": "look at this", "text_elements": []}, {"type": "image", "image_url": data}],
     }));
-    let log = log.completed(json!({"type": "Reasoning", "id": "r1", "summary_text": ["a readable thought"], "raw_content": []}));
+    let log = log
+        .completed(json!({"type": "Reasoning", "id": "r1", "summary_text": ["a readable thought"], "raw_content": []}));
     let log = log.completed(json!({
         "type": "FileChange", "id": "f1", "status": "completed",
         "changes": {"/w/p/a.rs": {"type": "update", "unified_diff": diff, "move_path": null}},

@@ -62,8 +62,15 @@ fn b47_no_database_under_its_name() {
     let mut future = good.clone();
     future[18] = 9; // a write version that no SQLite knows
     future[19] = 9;
-    let variants: [&[u8]; 7] =
-        [b"", b"this is text, not a database\n", b"SQLite format 3\0", &good[..100], &good[..5_000], &[0; 8_192], &future];
+    let variants: [&[u8]; 7] = [
+        b"",
+        b"this is text, not a database\n",
+        b"SQLite format 3\0",
+        &good[..100],
+        &good[..5_000],
+        &[0; 8_192],
+        &future,
+    ];
     for bytes in variants {
         home.write("state_5.sqlite", bytes);
         all_ten(&home);
@@ -119,7 +126,8 @@ fn b47_rows_of_nonsense() {
 fn b81_a_locked_database_is_not_waited_for() {
     let home = ten();
     let held = rusqlite::Connection::open(home.file("state_5.sqlite")).expect("the database");
-    held.execute_batch("PRAGMA locking_mode = EXCLUSIVE; BEGIN EXCLUSIVE; UPDATE threads SET title = 'x';").expect("a lock");
+    held.execute_batch("PRAGMA locking_mode = EXCLUSIVE; BEGIN EXCLUSIVE; UPDATE threads SET title = 'x';")
+        .expect("a lock");
     let begin = Instant::now();
     all_ten(&home);
     assert!(begin.elapsed().as_secs() < 15, "a dozen commands, none of them waiting");
@@ -227,7 +235,10 @@ fn b56_ghost_threads_are_listed_and_explained() {
         let out = home.run(&args);
         assert_eq!(out.code, 1, "{out:?}");
         let told = out.error()["message"].as_str().expect("a message").to_lowercase();
-        assert!(["missing", "gone", "no file", "no rollout", "no longer"].iter().any(|word| told.contains(word)), "{told}");
+        assert!(
+            ["missing", "gone", "no file", "no rollout", "no longer"].iter().any(|word| told.contains(word)),
+            "{told}"
+        );
     }
     assert!(home.run(&["show", &t(2)]).code <= 1);
 }

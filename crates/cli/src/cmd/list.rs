@@ -1,0 +1,184 @@
+//! `threadkeep list`.
+
+use serde_json::{Map, Value, json};
+use threadkeep_local::row::Row;
+use threadkeep_local::{ListOptions, ListPage};
+use threadkeep_record::UtcMillis;
+use threadkeep_rollout::Home;
+use threadkeep_store::{Cursor, ListQuery, SortKey};
+
+use super::now;
+use crate::args::{Global, ListArgs};
+use crate::fail::{Done, Failure, Kind};
+use crate::human::{age, directory, fit, fit_left, pad, size, visible_line};
+use crate::out::{Out, bold, dim, say};
+use crate::progress::Progress;
+
+pub fn run(global: &Global, args: &ListArgs, out: &mut Out) -> Done {
+    let store = global.store()?;
+    let query = args.query();
+    let sort = check_cursor(args, &query)?;
+    let options = ListOptions { limit: args.limit, exact: args.exact, count: args.count };
+    let page = {
+        let _progress = Progress::start("reading rollouts");
+        store.list(&query, args.cursor.as_deref(), options, now()).map_err(|e| Failure::new(Kind::Usage, e.to_string()).hint("a cursor comes from next_cursor of a page"))?
+    };
+    if !out.is_json() {
+        return human(&page, sort, out);
+    }
+    let several = store.homes().len() > 1;
+    let rows: Vec<Value> = page.rows.iter().map(|(home, row)| thread_json(row, several.then(|| &store.homes()[*home]))).collect();
+    let mut tail = tail_json(store.homes(), &page);
+    if global.jsonl {
+        for row in &rows {
+            out.json(row)?;
+        }
+    } else {
+        tail.shift_insert(2, "threads".into(), Value::Array(rows));
+    }
+    out.json(&tail)?;
+    Ok(0)
+}
+
+/// A cursor carries its own sort and filters; others beside it must be the same.
+fn check_cursor(args: &ListArgs, query: &ListQuery) -> Result<SortKey, Failure> {
+    let Some(text) = &args.cursor else { return Ok(query.sort) };
+    let cursor = Cursor::decode(text).map_err(|e| Failure::new(Kind::Usage, e.to_string()).hint("a cursor comes from next_cursor of a page"))?;
+    if *query != ListQuery::default() && *query != cursor.query {
+        return Err(Failure::new(Kind::Usage, "the cursor belongs to other filters or another order").hint("give --cursor alone, or with the options of the page it came from"));
+    }
+    Ok(cursor.query.sort)
+}
+
+/// A thread as JSON; its home only where there are several.
+pub fn thread_json(row: &Row, home: Option<&Home>) -> Value {
+    let mut v = serde_json::to_value(&row.thread).unwrap_or_default();
+    if let (Some(home), Some(o)) = (home, v.as_object_mut()) {
+        o.insert("home".into(), json!(home.path()));
+    }
+    v
+}
+
+fn tail_json(homes: &[Home], page: &ListPage) -> Map<String, Value> {
+    let hidden: Map<String, Value> = page.hidden.iter().map(|(k, n)| ((*k).to_owned(), json!(n))).collect();
+    let mut o = Map::new();
+    o.insert("format".into(), json!(1));
+    o.insert("home".into(), json!(homes[0].path()));
+    o.insert("next_cursor".into(), json!(page.next_cursor));
+    o.insert("complete".into(), json!(page.complete));
+    o.insert("total".into(), json!(page.total));
+    o.insert("hidden".into(), Value::Object(hidden));
+    o.insert("index".into(), json!({"state": "none", "reason": page.reason}));
+    o.insert("notes".into(), json!(page.notes));
+    o
+}
+
+fn human(page: &ListPage, sort: SortKey, out: &mut Out) -> Done {
+    for note in &page.notes {
+        say(&format!("note: {}", visible_line(note)));
+    }
+    let clock = now();
+    let width = out.width();
+    let id_width = page.short_id;
+    if !page.rows.is_empty() {
+        let head = match sort {
+            SortKey::Created => "CREATED",
+            SortKey::Updated => "UPDATED",
+            SortKey::Recency => "TURN",
+        };
+        out.line(&dim(&format!("{}  {}  {}  TURNS  {}  WHAT", pad("ID", id_width), pad(head, 7), pad("DIRECTORY", 24), pad("SIZE", 7))))?;
+    }
+    for (_, row) in &page.rows {
+        out.line(&line(row, sort, clock, id_width, width))?;
+    }
+    out.line(&dim(&footer(page)))?;
+    if let Some(cursor) = &page.next_cursor {
+        out.line(&dim(&format!("more: threadkeep list --cursor {cursor}")))?;
+    }
+    Ok(0)
+}
+
+fn line(row: &Row, sort: SortKey, clock: UtcMillis, id_width: usize, width: Option<usize>) -> String {
+    let t = &row.thread;
+    let id: String = row.key.chars().take(if t.id.is_some() { id_width } else { 200 }).collect();
+    let time = match sort {
+        SortKey::Created => row.created(),
+        SortKey::Updated => row.updated(),
+        SortKey::Recency => row.recency(),
+    };
+    let dir = t.cwd.as_deref().map_or_else(|| "…".to_owned(), directory);
+    let turns = t.turns.map_or_else(|| "…".to_owned(), |n| n.to_string());
+    let what = match (&t.name, &t.preview) {
+        (Some(name), _) => bold(&cut(name, width, id_width)),
+        (None, Some(preview)) => cut(preview, width, id_width),
+        (None, None) => dim("(no messages)"),
+    };
+    let marks = marks(row);
+    let marks = if marks.is_empty() { String::new() } else { format!("  {}", dim(&format!("[{}]", marks.join(", ")))) };
+    format!("{}  {}  {}  {turns:>5}  {:>7}  {what}{marks}", pad(&id, id_width), pad(&age(time, clock), 7), pad(&fit_left(&dir, 24), 24), size(t.bytes))
+}
+
+fn cut(text: &str, width: Option<usize>, id_width: usize) -> String {
+    let text = visible_line(text);
+    match width {
+        Some(w) => fit(&text, w.saturating_sub(id_width + 54).max(20)),
+        None => fit(&text, 160),
+    }
+}
+
+/// What is special about a thread.
+pub fn marks(row: &Row) -> Vec<&'static str> {
+    let t = &row.thread;
+    let mut marks = Vec::new();
+    if t.live.is_some() {
+        marks.push("live");
+    }
+    if t.archived {
+        marks.push("archived");
+    }
+    if t.files.is_empty() {
+        marks.push("transcript missing");
+    }
+    if t.files.iter().any(|f| f.kind == "zstd" && f.role == "head") {
+        marks.push("compressed");
+    }
+    if t.damage.records > 0 {
+        marks.push("damaged");
+    }
+    marks
+}
+
+fn footer(page: &ListPage) -> String {
+    let shown = page.rows.len();
+    let mut text = match page.total {
+        Some(total) if total != shown as u64 => format!("{shown} of {total} threads"),
+        _ if shown == 1 => "1 thread".to_owned(),
+        _ => format!("{shown} threads"),
+    };
+    let hidden: Vec<String> = page
+        .hidden
+        .iter()
+        .filter_map(|(reason, n)| match n {
+            Some(0) => None,
+            Some(n) => Some(format!("{n} {}", reason_words(reason))),
+            // Not counted on this page.
+            None => matches!(*reason, "exec" | "subagents" | "empty").then(|| format!("… {}", reason_words(reason))),
+        })
+        .collect();
+    if !hidden.is_empty() {
+        text.push_str(&format!("; left out: {}", hidden.join(", ")));
+    }
+    if page.reason.contains("modification") {
+        text.push_str("; ordered by modification time (--exact reads every file, --count counts)");
+    }
+    text
+}
+
+fn reason_words(reason: &str) -> String {
+    match reason {
+        "archived" | "exec" | "empty" => reason.to_owned(),
+        "subagents" => "sub-agents".into(),
+        "not_archived" => "not archived".into(),
+        other => format!("by --{other}"),
+    }
+}

@@ -1,0 +1,109 @@
+//! Failures: what was attempted, on which file, why, and what to do; once for a person, once as JSON.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use serde_json::{Value, json};
+use threadkeep_local::LookupError;
+
+use crate::human::visible_line;
+use crate::out::Out;
+
+/// The kinds of failure, with their exit codes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    NotFound,
+    Ambiguous,
+    Usage,
+    Failed,
+}
+
+#[derive(Debug)]
+pub struct Failure {
+    kind: Kind,
+    message: String,
+    path: Option<String>,
+    hint: Option<String>,
+    candidates: Vec<(String, String)>,
+    broken_pipe: bool,
+}
+
+pub type Done = Result<u8, Failure>;
+
+impl Failure {
+    pub fn new(kind: Kind, message: impl Into<String>) -> Self {
+        Self { kind, message: message.into(), path: None, hint: None, candidates: vec![], broken_pipe: false }
+    }
+
+    pub fn path(mut self, path: &Path) -> Self {
+        self.path = Some(path.to_string_lossy().into_owned());
+        self
+    }
+
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    pub fn is_broken_pipe(&self) -> bool {
+        self.broken_pipe
+    }
+
+    fn word(&self) -> (&'static str, u8) {
+        match self.kind {
+            Kind::NotFound => ("not_found", 1),
+            Kind::Ambiguous => ("ambiguous", 2),
+            Kind::Usage => ("usage", 2),
+            Kind::Failed => ("failed", 5),
+        }
+    }
+
+    /// Tells the failure and gives its exit code.
+    pub fn report(&self, out: &mut Out) -> ExitCode {
+        let (word, code) = self.word();
+        if out.is_json() {
+            let candidates: Vec<Value> = self.candidates.iter().map(|(id, what)| json!({"id": id, "what": what})).collect();
+            let error = json!({"kind": word, "message": self.message, "path": self.path, "line": null, "offset": null, "hint": self.hint, "candidates": candidates});
+            let _ = out.json(&json!({"format": 1, "error": error}));
+            let _ = out.finish();
+        }
+        let mut text = format!("threadkeep: {}", visible_line(&self.message));
+        if let Some(path) = &self.path {
+            text.push_str(&format!(": {}", visible_line(path)));
+        }
+        for (id, what) in &self.candidates {
+            text.push_str(&format!("\n  {id}  {}", human_cut(what)));
+        }
+        if let Some(hint) = &self.hint {
+            text.push_str(&format!("\n  hint: {hint}"));
+        }
+        crate::out::say(&text);
+        ExitCode::from(code)
+    }
+}
+
+fn human_cut(text: &str) -> String {
+    visible_line(text).chars().take(70).collect()
+}
+
+impl From<std::io::Error> for Failure {
+    fn from(e: std::io::Error) -> Self {
+        let broken_pipe = e.kind() == std::io::ErrorKind::BrokenPipe;
+        Self { broken_pipe, ..Self::new(Kind::Failed, format!("cannot write the answer: {e}")) }
+    }
+}
+
+impl From<LookupError> for Failure {
+    fn from(e: LookupError) -> Self {
+        let message = e.to_string();
+        match e {
+            LookupError::NotFound { dangling, .. } if !dangling.is_empty() => {
+                Self::new(Kind::NotFound, message).hint(format!("the name index has this name for {}, whose file is not here", dangling.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")))
+            }
+            LookupError::NotFound { .. } => Self::new(Kind::NotFound, message).hint("`threadkeep list --all` shows every thread; other homes are given with --home"),
+            LookupError::Ambiguous { candidates, .. } => Self { candidates, ..Self::new(Kind::Ambiguous, message).hint("give a longer id") },
+            LookupError::Gone { .. } => Self::new(Kind::NotFound, message).hint("a backup of the file, put back in its place, brings the thread back"),
+            LookupError::Path { source, .. } => Self::new(if source.kind() == std::io::ErrorKind::NotFound { Kind::NotFound } else { Kind::Failed }, message),
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! One look at a home: its rollout files grouped by thread, its names, and Codex's database beside them.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Mutex;
+
+use threadkeep_record::ThreadId;
+use threadkeep_rollout::home::Home;
+use threadkeep_rollout::locks::WriterLocks;
+use threadkeep_rollout::name_index::NameIndex;
+use threadkeep_rollout::walk::{FileEntry, Place, Walk, walk};
+
+use crate::codex_state::{CodexState, DbRow};
+
+/// The files that carry one thread id in their names.
+#[derive(Debug, Clone)]
+pub struct Group {
+    /// The id; `None` for a file whose name holds none.
+    pub id: Option<ThreadId>,
+    /// Indexes into the catalog's files.
+    pub files: Vec<u32>,
+    /// The newest modification time, in nanoseconds.
+    pub mtime_ns: i128,
+    /// All of its files are in the archive.
+    pub archived: bool,
+}
+
+/// What is in a home.
+pub struct Catalog {
+    /// The home.
+    pub home: Home,
+    /// Its rollout files.
+    pub files: Vec<FileEntry>,
+    /// The threads, by id; those without one last.
+    pub groups: Vec<Group>,
+    /// Names from the name index.
+    pub names: NameIndex,
+    /// Writer locks.
+    pub locks: WriterLocks,
+    /// Codex's database. Behind a lock, because its connection is not for several threads at once.
+    pub db: Mutex<CodexState>,
+    /// Threads of which only a row is left.
+    pub ghosts: HashMap<ThreadId, DbRow>,
+    /// What a person should know.
+    pub notes: Vec<String>,
+    /// Whether every folder could be read.
+    pub complete: bool,
+}
+
+impl Catalog {
+    /// Looks at a home: files, names, locks and database side by side.
+    #[must_use]
+    pub fn open(home: &Home, sqlite_home: Option<&PathBuf>) -> Self {
+        let path = home.path();
+        let (walked, (mut db, ids), names) = std::thread::scope(|scope| {
+            let db = scope.spawn(|| {
+                let mut db = CodexState::open(path, sqlite_home.map(PathBuf::as_path));
+                let ids = db.ids();
+                (db, ids)
+            });
+            let walked = walk(path);
+            let names = NameIndex::read(path);
+            (walked, db.join().unwrap_or_default(), names)
+        });
+        let Walk { files, problems, links } = walked;
+        let mut notes: Vec<String> = problems.iter().map(|p| format!("cannot read {}: {}; threads below it are missing here", home.absolute(&p.path).display(), p.error)).collect();
+        if !links.is_empty() {
+            notes.push(format!("{} links below sessions are not followed, the first is {}", links.len(), links[0].display()));
+        }
+        let names = names.unwrap_or_else(|e| {
+            notes.push(format!("cannot read {}: {e}; names may be missing", path.join("session_index.jsonl").display()));
+            NameIndex::default()
+        });
+        if let Some((line, offset)) = names.bad_lines.first() {
+            notes.push(format!("{} unreadable lines in session_index.jsonl, the first is line {line} at byte {offset}", names.bad_lines.len()));
+        }
+        let groups = group(&files);
+        let known = |id: &ThreadId| groups.binary_search_by(|g| order(g.id).cmp(&order(Some(*id)))).is_ok();
+        let gone: Vec<ThreadId> = ids.into_iter().filter(|id| !known(id)).collect();
+        let ghosts = if gone.is_empty() { HashMap::new() } else { db.rows(&gone) };
+        notes.append(&mut db.notes);
+        Self { home: home.clone(), complete: problems.is_empty(), files, groups, names, locks: WriterLocks::read(path), db: Mutex::new(db), ghosts, notes }
+    }
+
+    /// The group of a thread.
+    #[must_use]
+    pub fn group(&self, id: ThreadId) -> Option<&Group> {
+        self.groups.binary_search_by(|g| order(g.id).cmp(&order(Some(id)))).ok().map(|i| &self.groups[i])
+    }
+
+    /// Rows of Codex's database.
+    #[must_use]
+    pub fn db_rows(&self, ids: &[ThreadId]) -> HashMap<ThreadId, DbRow> {
+        self.db.lock().unwrap_or_else(std::sync::PoisonError::into_inner).rows(ids)
+    }
+
+    /// Spawn edges of Codex's database.
+    #[must_use]
+    pub fn db_edges(&self) -> Vec<(ThreadId, ThreadId)> {
+        self.db.lock().unwrap_or_else(std::sync::PoisonError::into_inner).edges()
+    }
+
+    /// Notes that reading the database made since the catalog was opened.
+    #[must_use]
+    pub fn late_notes(&self) -> Vec<String> {
+        std::mem::take(&mut self.db.lock().unwrap_or_else(std::sync::PoisonError::into_inner).notes)
+    }
+}
+
+/// Ids in order, no id last.
+fn order(id: Option<ThreadId>) -> (bool, Option<ThreadId>) {
+    (id.is_none(), id)
+}
+
+fn group(files: &[FileEntry]) -> Vec<Group> {
+    let mut by_id: Vec<u32> = (0..u32::try_from(files.len()).unwrap_or(u32::MAX)).collect();
+    by_id.sort_unstable_by_key(|i| order(files[*i as usize].name.id));
+    let mut groups: Vec<Group> = Vec::with_capacity(files.len());
+    for i in by_id {
+        let f = &files[i as usize];
+        match groups.last_mut() {
+            Some(g) if g.id.is_some() && g.id == f.name.id => {
+                g.files.push(i);
+                g.mtime_ns = g.mtime_ns.max(f.mtime_ns);
+                g.archived &= f.place == Place::Archived;
+            }
+            _ => groups.push(Group { id: f.name.id, files: vec![i], mtime_ns: f.mtime_ns, archived: f.place == Place::Archived }),
+        }
+    }
+    groups
+}

@@ -1,0 +1,154 @@
+//! Which threads a query keeps, and why it leaves the others out.
+
+use std::collections::HashMap;
+use std::path::{Component, Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use threadkeep_record::{SourceClass, meta};
+use threadkeep_store::ListQuery;
+
+use crate::row::Row;
+
+/// A reason to leave a thread out; each thread is counted under the first that applies.
+pub type Reason = &'static str;
+
+/// A query with its directory resolved.
+pub struct Filter<'q> {
+    query: &'q ListQuery,
+    cwd: Option<PathBuf>,
+    matching: Option<String>,
+    resolved: Mutex<HashMap<String, PathBuf>>,
+}
+
+impl<'q> Filter<'q> {
+    /// Prepares a query.
+    #[must_use]
+    pub fn new(query: &'q ListQuery) -> Self {
+        let cwd = query.cwd.as_deref().map(resolve);
+        Self { query, cwd, matching: query.matching.as_deref().map(str::to_lowercase), resolved: Mutex::new(HashMap::new()) }
+    }
+
+    /// The reasons that may be counted, in the order in which they are tried.
+    #[must_use]
+    pub fn reasons(&self) -> Vec<Reason> {
+        let q = self.query;
+        let mut reasons = vec![if q.archived_only { "not_archived" } else { "archived" }];
+        let given = [
+            ("cwd", q.cwd.is_some()),
+            ("source", !q.sources.is_empty()),
+            ("provider", !q.providers.is_empty()),
+            ("originator", !q.originators.is_empty()),
+            ("model", !q.models.is_empty()),
+            ("since", q.since.is_some()),
+            ("until", q.until.is_some()),
+            ("named", q.named),
+            ("match", q.matching.is_some()),
+        ];
+        reasons.extend(given.iter().filter(|(_, given)| *given).map(|(reason, _)| *reason));
+        reasons.extend(["subagents", "exec", "empty"]);
+        reasons
+    }
+
+    /// Whether the place alone leaves a thread out.
+    #[must_use]
+    pub fn place(&self, archived: bool) -> Option<Reason> {
+        match (self.query.archived_only, archived) {
+            (true, false) => Some("not_archived"),
+            (false, true) if !self.query.include.archived => Some("archived"),
+            _ => None,
+        }
+    }
+
+    /// Why the thread is left out; `None` keeps it.
+    #[must_use]
+    pub fn leaves_out(&self, row: &Row) -> Option<Reason> {
+        let q = self.query;
+        let t = &row.thread;
+        if let Some(reason) = self.place(t.archived) {
+            return Some(reason);
+        }
+        let one_of = |wanted: &[String], value: Option<&str>| wanted.is_empty() || value.is_some_and(|v| wanted.iter().any(|w| w == v));
+        let source = meta::source_word(t.source.as_ref());
+        if self.cwd.as_ref().is_some_and(|want| !t.cwd.as_deref().is_some_and(|c| self.is_cwd(c, want))) {
+            return Some("cwd");
+        }
+        if !q.sources.is_empty() && !q.sources.iter().any(|w| source_fits(w, &source, t.source.as_ref())) {
+            return Some("source");
+        }
+        if !one_of(&q.providers, Some(t.model_provider.as_deref().unwrap_or("unknown"))) {
+            return Some("provider");
+        }
+        if !one_of(&q.originators, Some(t.originator.as_deref().unwrap_or("unknown"))) {
+            return Some("originator");
+        }
+        if !one_of(&q.models, Some(t.model.as_deref().unwrap_or("unknown"))) {
+            return Some("model");
+        }
+        if q.since.is_some_and(|since| row.updated() < since) {
+            return Some("since");
+        }
+        if q.until.is_some_and(|until| row.updated() >= until) {
+            return Some("until");
+        }
+        if q.named && t.name.is_none() {
+            return Some("named");
+        }
+        if let Some(text) = &self.matching
+            && ![&t.name, &t.preview].into_iter().flatten().any(|s| s.to_lowercase().contains(text))
+        {
+            return Some("match");
+        }
+        // A source that was asked for by name is not hidden for its kind.
+        let asked = !q.sources.is_empty();
+        match row.class {
+            SourceClass::Subagent if !q.include.subagents && !asked => return Some("subagents"),
+            SourceClass::Exec if !q.include.exec && !asked => return Some("exec"),
+            _ => {}
+        }
+        if row.empty && t.name.is_none() && !q.include.empty {
+            return Some("empty");
+        }
+        None
+    }
+
+    fn is_cwd(&self, cwd: &str, want: &Path) -> bool {
+        let mut resolved = self.resolved.lock().unwrap_or_else(PoisonError::into_inner);
+        resolved.entry(cwd.to_owned()).or_insert_with(|| resolve(cwd)) == want
+    }
+}
+
+fn source_fits(wanted: &str, word: &str, source: Option<&serde_json::Value>) -> bool {
+    let wanted = wanted.trim_end_matches('s');
+    if wanted == word || wanted == "editor" && word == "vscode" {
+        return true;
+    }
+    // `review`, `thread_spawn`, `atlas`: the inner word of an object form.
+    match source.and_then(|s| s.as_object()).and_then(|o| o.values().next()) {
+        Some(serde_json::Value::String(inner)) => inner == wanted,
+        Some(serde_json::Value::Object(inner)) => inner.keys().any(|k| k == wanted) || inner.values().any(|v| v == wanted),
+        _ => false,
+    }
+}
+
+/// A directory as it is compared: links resolved where it still exists, else tidied as text. Paths of other systems
+/// are opaque texts.
+#[must_use]
+pub fn resolve(path: &str) -> PathBuf {
+    if !path.starts_with('/') {
+        let trimmed = path.trim_end_matches(['/', '\\']);
+        return PathBuf::from(if trimmed.is_empty() { path } else { trimmed });
+    }
+    std::fs::canonicalize(path).unwrap_or_else(|_| {
+        let mut tidy = PathBuf::new();
+        for part in Path::new(path).components() {
+            match part {
+                Component::CurDir => {}
+                Component::ParentDir => {
+                    tidy.pop();
+                }
+                other => tidy.push(other),
+            }
+        }
+        tidy
+    })
+}

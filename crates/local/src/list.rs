@@ -1,0 +1,433 @@
+//! Lists: complete, in a total order, from the files alone.
+
+use std::collections::{HashMap, HashSet};
+use std::path::PathBuf;
+
+use threadkeep_record::fold::Check;
+use threadkeep_record::{ThreadId, UtcMillis};
+use threadkeep_rollout::facts::Depth;
+use threadkeep_rollout::home::Home;
+use threadkeep_rollout::par;
+use threadkeep_store::{Cursor, Direction, InvalidCursor, ListQuery, SortKey};
+
+use crate::as_of;
+use crate::catalog::Catalog;
+use crate::filter::{Filter, Reason};
+use crate::row::{self, Row};
+
+/// Up to so many rollouts every head and tail is read, and everything is told exactly.
+pub const SMALL_HOME: usize = 500;
+
+/// How a list is made.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct ListOptions {
+    /// Rows of a page.
+    pub limit: usize,
+    /// Read every tail, also of a large home.
+    pub exact: bool,
+    /// Also tell the facts that need every file, or whole large files.
+    pub count: bool,
+}
+
+/// A page of threads.
+#[derive(Debug)]
+pub struct ListPage {
+    /// The threads, each with the index of its home.
+    pub rows: Vec<(usize, Row)>,
+    /// Where the next page begins; `None` at the end.
+    pub next_cursor: Option<String>,
+    /// Threads that the query keeps, where all were looked at.
+    pub total: Option<u64>,
+    /// Threads that it leaves out, by reason.
+    pub hidden: Vec<(Reason, Option<u64>)>,
+    /// Why the answer may not be exact, or how it was made.
+    pub reason: String,
+    /// Every folder was read.
+    pub complete: bool,
+    /// What a person should know.
+    pub notes: Vec<String>,
+    /// Length of the shortest id prefix, at least 8, that tells all threads apart.
+    pub short_id: usize,
+}
+
+/// A store over one or more local homes.
+pub struct LocalStore {
+    homes: Vec<Home>,
+    sqlite_home: Option<PathBuf>,
+}
+
+/// A candidate for a row.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Candidate {
+    Group { home: usize, group: usize },
+    Ghost { home: usize, id: ThreadId },
+}
+
+impl LocalStore {
+    /// A store over `homes`; the first is where a thread is looked for first.
+    #[must_use]
+    pub fn new(homes: Vec<Home>, sqlite_home: Option<PathBuf>) -> Self {
+        Self { homes, sqlite_home }
+    }
+
+    /// Its homes.
+    #[must_use]
+    pub fn homes(&self) -> &[Home] {
+        &self.homes
+    }
+
+    /// Looks at every home once.
+    #[must_use]
+    pub fn catalogs(&self) -> Vec<Catalog> {
+        self.homes.iter().map(|h| Catalog::open(h, self.sqlite_home.as_ref())).collect()
+    }
+
+    /// The first page of a query, or the page behind a cursor (which carries its own query). `now` is the caller's
+    /// clock.
+    pub fn list(&self, query: &ListQuery, cursor: Option<&str>, options: ListOptions, now: UtcMillis) -> Result<ListPage, InvalidCursor> {
+        let cursor = cursor.map(Cursor::decode).transpose()?;
+        let query = cursor.as_ref().map_or(query, |c| &c.query);
+        let catalogs = self.catalogs();
+        Ok(page(&catalogs, query, cursor.as_ref(), options, now))
+    }
+}
+
+/// Every thread of the catalogs once: a thread that several homes show is taken from the first.
+pub(crate) fn candidates(catalogs: &[Catalog]) -> Vec<Candidate> {
+    let mut all = Vec::new();
+    let mut seen: HashSet<ThreadId> = HashSet::new();
+    let several = catalogs.len() > 1;
+    for (home, catalog) in catalogs.iter().enumerate() {
+        for (group, g) in catalog.groups.iter().enumerate() {
+            if !several || g.id.is_none_or(|id| seen.insert(id)) {
+                all.push(Candidate::Group { home, group });
+            }
+        }
+    }
+    for (home, catalog) in catalogs.iter().enumerate() {
+        for (id, row) in &catalog.ghosts {
+            let named = row.explicit_name(None).is_some() || !row.title.trim().is_empty() || catalog.names.entry(*id).is_some_and(|n| !n.is_empty());
+            if named && (!several || seen.insert(*id)) {
+                all.push(Candidate::Ghost { home, id: *id });
+            }
+        }
+    }
+    all
+}
+
+pub(crate) fn load(catalogs: &[Catalog], candidate: Candidate, depth: Depth) -> Option<(usize, Row)> {
+    match candidate {
+        Candidate::Group { home, group } => Some((home, row::row(&catalogs[home], &catalogs[home].groups[group], depth))),
+        Candidate::Ghost { home, id } => catalogs[home].ghosts.get(&id).map(|db| (home, row::ghost(id, db))),
+    }
+}
+
+/// How deeply a thread is read while a page is chosen: small files are read whole at once, since a second reading for
+/// the page would cost more than the bytes.
+pub(crate) fn first_depth(catalogs: &[Catalog], candidate: Candidate, small_home: bool) -> Depth {
+    let Candidate::Group { home, group } = candidate else { return Depth::Head };
+    let catalog = &catalogs[home];
+    let size: u64 = catalog.groups[group].files.iter().map(|i| catalog.files[*i as usize].size).sum();
+    match (small_home, size) {
+        (true, 0..=0x0040_0000) => Depth::Whole(Check::Whole),
+        (false, 0..=0x0002_0000) => Depth::Whole(Check::Ends),
+        _ => Depth::HeadAndTail,
+    }
+}
+
+/// Adds names and other facts from beside the files.
+pub(crate) fn add_names(catalogs: &[Catalog], rows: &mut [(usize, Row)]) {
+    for (home, catalog) in catalogs.iter().enumerate() {
+        let ids: Vec<ThreadId> = rows.iter().filter(|(h, _)| *h == home).filter_map(|(_, r)| r.thread.id).collect();
+        let db = catalog.db_rows(&ids);
+        for (_, row) in rows.iter_mut().filter(|(h, _)| *h == home) {
+            let found = row.thread.id.and_then(|id| db.get(&id));
+            row::add_names(catalog, row, found);
+        }
+    }
+}
+
+fn sort_ms(row: &Row, sort: SortKey) -> i64 {
+    match sort {
+        SortKey::Created => row.created().0,
+        SortKey::Updated => row.updated().0,
+        SortKey::Recency => row.recency().0,
+    }
+}
+
+fn page(catalogs: &[Catalog], query: &ListQuery, cursor: Option<&Cursor>, options: ListOptions, now: UtcMillis) -> ListPage {
+    let filter = Filter::new(query);
+    let all = candidates(catalogs);
+    let small = all.len() <= SMALL_HOME;
+    let limit = options.limit.max(1);
+    let by_mtime = !small && !options.exact && !options.count && cursor.is_none() && query.sort == SortKey::Updated && query.direction == Direction::Descending && query.models.is_empty();
+    let mut page = if by_mtime { by_modification(catalogs, query, &filter, all, limit, now) } else { exact(catalogs, query, &filter, &all, cursor, limit, small, now) };
+    enrich(catalogs, &mut page.rows, small, options.count);
+    page.notes = catalogs.iter().flat_map(|c| c.notes.iter().cloned().chain(c.late_notes())).collect();
+    page.notes.extend(place_notes(catalogs, &page.rows));
+    page.complete = page.next_cursor.is_none() && catalogs.iter().all(|c| c.complete);
+    page.short_id = short_id(catalogs);
+    page
+}
+
+/// The first page of a large home. Files are taken by modification time, newest first; no later file can belong on the
+/// page once its modification time is older than the last row's update, as long as no file is older than its records.
+fn by_modification(catalogs: &[Catalog], query: &ListQuery, filter: &Filter<'_>, mut all: Vec<Candidate>, limit: usize, now: UtcMillis) -> ListPage {
+    let mtime = |c: &Candidate| match c {
+        Candidate::Group { home, group } => catalogs[*home].groups[*group].mtime_ns,
+        Candidate::Ghost { home, id } => catalogs[*home].ghosts.get(id).and_then(|r| r.updated_at).map_or(0, |t| i128::from(t.0) * 1_000_000),
+    };
+    let total = all.len();
+    let archived = all.iter().filter(|c| matches!(c, Candidate::Group { home, group } if catalogs[*home].groups[*group].archived)).count() as u64;
+    all.retain(|c| match c {
+        Candidate::Group { home, group } => filter.place(catalogs[*home].groups[*group].archived).is_none() || catalogs[*home].groups[*group].files.len() > 1,
+        Candidate::Ghost { .. } => true,
+    });
+    let mut hidden: HashMap<Reason, u64> = HashMap::new();
+    let mut rows: Vec<(usize, Row)> = Vec::new();
+    let mut sorted = 0;
+    let mut looked_at = 0;
+    let mut floor = i64::MAX;
+    loop {
+        let batch = (limit + limit / 4 + 8).max(looked_at).min(all.len() - looked_at);
+        if batch == 0 {
+            break;
+        }
+        // Only as much of the order is made as is looked at.
+        if looked_at + batch > sorted {
+            let end = (looked_at + batch * 2).min(all.len());
+            if end < all.len() {
+                all[sorted..].select_nth_unstable_by_key(end - sorted, |c| std::cmp::Reverse(mtime(c)));
+            }
+            all[sorted..end].sort_unstable_by_key(|c| std::cmp::Reverse(mtime(c)));
+            sorted = end;
+        }
+        let next = &all[looked_at..looked_at + batch];
+        let mut loaded: Vec<(usize, Row)> = par::map(next, |c| load(catalogs, *c, first_depth(catalogs, *c, false))).into_iter().flatten().collect();
+        add_names(catalogs, &mut loaded);
+        for (home, row) in loaded {
+            match filter.leaves_out(&row) {
+                Some(reason) => *hidden.entry(reason).or_default() += 1,
+                None => rows.push((home, row)),
+            }
+        }
+        looked_at += batch;
+        floor = all.get(looked_at - 1).map_or(i64::MIN, |c| UtcMillis::from_nanos(mtime(c)).0);
+        rows.sort_by(|(_, a), (_, b)| (b.updated(), &b.key).cmp(&(a.updated(), &a.key)));
+        let next_mtime = all.get(looked_at).map(|c| UtcMillis::from_nanos(mtime(c)));
+        match (rows.get(limit), next_mtime) {
+            (_, None) => break,
+            // One row more than the page tells that there is a next page.
+            (Some((_, last)), Some(next)) if last.updated() > next => break,
+            _ => {}
+        }
+    }
+    let saw_all = looked_at == all.len();
+    let more = rows.len() > limit;
+    let kept = rows.len() as u64;
+    let mut cursor = None;
+    if more {
+        let last = &rows[limit - 1].1;
+        let mut c = Cursor::new(query.clone(), now.0, last.updated().0, last.key.clone());
+        c.floor_mtime_ms = (!saw_all).then_some(floor);
+        c.first_ms = (!saw_all).then_some(last.updated().0);
+        c.first_id = (!saw_all).then(|| last.key.clone());
+        cursor = Some(c.encode());
+        rows.truncate(limit);
+    }
+    let place = if query.archived_only { ("not_archived", total as u64 - archived) } else { ("archived", if query.include.archived { 0 } else { archived }) };
+    let hidden = filter
+        .reasons()
+        .into_iter()
+        .map(|r| {
+            let counted = hidden.get(r).copied().unwrap_or(0);
+            if r == place.0 { (r, Some(place.1)) } else { (r, saw_all.then_some(counted)) }
+        })
+        .collect();
+    let reason = if saw_all { "read from the files" } else { "ordered by modification time" };
+    ListPage { rows, next_cursor: cursor, total: saw_all.then_some(kept), hidden, reason: reason.into(), complete: false, notes: vec![], short_id: 8 }
+}
+
+/// Any page, from all heads and tails.
+#[allow(clippy::too_many_arguments, reason = "one call site, all of them facts of one request")]
+fn exact(catalogs: &[Catalog], query: &ListQuery, filter: &Filter<'_>, all: &[Candidate], cursor: Option<&Cursor>, limit: usize, small: bool, now: UtcMillis) -> ListPage {
+    let needs_whole = query.sort == SortKey::Recency || !query.models.is_empty();
+    let depth = |c: Candidate| match first_depth(catalogs, c, small) {
+        Depth::HeadAndTail if needs_whole => Depth::Whole(Check::Ends),
+        // The facts of a whole small file come with its head; in a large home that would read everything.
+        Depth::Whole(_) if !small && !needs_whole => Depth::HeadAndTail,
+        other => other,
+    };
+    let mut rows: Vec<(usize, Row)> = par::map(all, |c| load(catalogs, *c, depth(*c))).into_iter().flatten().collect();
+    add_names(catalogs, &mut rows);
+    merge_by_header(catalogs, &mut rows);
+    let children = children(catalogs, &rows);
+    let mut hidden: HashMap<Reason, u64> = HashMap::new();
+    rows.retain_mut(|(_, row)| {
+        row.thread.children = Some(row.thread.id.and_then(|id| children.get(&id)).map_or(0, |c| c.len() as u64));
+        match filter.leaves_out(row) {
+            Some(reason) => {
+                *hidden.entry(reason).or_default() += 1;
+                false
+            }
+            None => true,
+        }
+    });
+    let total = rows.len() as u64;
+    let as_of = cursor.map_or(now.0, |c| c.as_of_ms);
+    let mut keyed: Vec<(i64, usize, Row)> = rows
+        .into_iter()
+        .filter_map(|(home, row)| {
+            let mut key = sort_ms(&row, query.sort);
+            if cursor.is_some() && row.mtime.0 > as_of {
+                key = as_of::key(&catalogs[home], &row, query.sort, UtcMillis(as_of), key)?;
+            }
+            Some((key, home, row))
+        })
+        .collect();
+    let descending = query.direction == Direction::Descending;
+    let order = |a: (i64, &str), b: (i64, &str)| if descending { b.cmp(&a) } else { a.cmp(&b) };
+    keyed.sort_by(|(a, _, x), (b, _, y)| order((*a, &x.key), (*b, &y.key)));
+    if let Some(c) = cursor {
+        let last = (c.last_ms, c.last_id.as_str());
+        keyed.retain(|(key, _, row)| {
+            let here = (*key, row.key.as_str());
+            // A first page by modification time did not look at files older than its floor, whatever their records say.
+            let (rest, restart) = match (c.floor_mtime_ms, c.first_ms, &c.first_id) {
+                (Some(floor), Some(first), Some(id)) => (order(here, (first, id)).is_gt() || row.mtime.0 < floor, last == (first, id.as_str())),
+                _ => (true, false),
+            };
+            rest && (restart || order(here, last).is_gt())
+        });
+    }
+    let more = keyed.len() > limit;
+    keyed.truncate(limit);
+    let next_cursor = more.then(|| keyed.last()).flatten().map(|(key, _, row)| {
+        let mut c = Cursor::new(query.clone(), as_of, *key, row.key.clone());
+        if let Some(before) = cursor {
+            c.floor_mtime_ms = before.floor_mtime_ms;
+            c.first_ms = before.first_ms;
+            c.first_id = before.first_id.clone();
+        }
+        c.encode()
+    });
+    let hidden = filter.reasons().into_iter().map(|r| (r, Some(hidden.get(r).copied().unwrap_or(0)))).collect();
+    ListPage { rows: keyed.into_iter().map(|(_, home, row)| (home, row)).collect(), next_cursor, total: Some(total), hidden, reason: "read from the files".into(), complete: false, notes: vec![], short_id: 8 }
+}
+
+/// Files whose names hold different ids, or none, may still be one thread by their headers.
+fn merge_by_header(catalogs: &[Catalog], rows: &mut Vec<(usize, Row)>) {
+    let mut by_id: HashMap<(usize, ThreadId), usize> = HashMap::new();
+    let mut doubled = Vec::new();
+    for (i, (home, row)) in rows.iter().enumerate() {
+        let Some(id) = row.thread.id else { continue };
+        match by_id.get(&(*home, id)) {
+            Some(first) => doubled.push((*first, i)),
+            None => {
+                by_id.insert((*home, id), i);
+            }
+        }
+    }
+    for (first, again) in &doubled {
+        let (home, other) = rows[*again].clone();
+        let mut members = rows[*first].1.members.clone();
+        members.extend(other.members);
+        if members.is_empty() {
+            continue;
+        }
+        let id = rows[*first].1.thread.id;
+        rows[*first] = (home, row::build(&catalogs[home], id, members, Depth::HeadAndTail));
+        add_names(catalogs, &mut rows[*first..=*first]);
+    }
+    for (_, again) in doubled.iter().rev() {
+        rows.remove(*again);
+    }
+}
+
+/// The threads that each thread started, from the files and from Codex's edges.
+pub(crate) fn children(catalogs: &[Catalog], rows: &[(usize, Row)]) -> HashMap<ThreadId, HashSet<ThreadId>> {
+    let mut children: HashMap<ThreadId, HashSet<ThreadId>> = HashMap::new();
+    let here: HashSet<ThreadId> = rows.iter().filter_map(|(_, r)| r.thread.id).collect();
+    for (_, row) in rows {
+        if let (Some(parent), Some(id)) = (row.thread.parent_id, row.thread.id) {
+            children.entry(parent).or_default().insert(id);
+        }
+    }
+    for (parent, child) in catalogs.iter().flat_map(Catalog::db_edges) {
+        if here.contains(&child) {
+            children.entry(parent).or_default().insert(child);
+        }
+    }
+    children
+}
+
+/// Facts of whole files for the rows of a page, within what a page may cost.
+fn enrich(catalogs: &[Catalog], rows: &mut [(usize, Row)], small: bool, count: bool) {
+    let check = if small || count { Check::Whole } else { Check::Ends };
+    let mut budget: u64 = if small { 256 << 20 } else { 16 << 20 };
+    let wanted: Vec<usize> = rows
+        .iter()
+        .enumerate()
+        .filter(|(_, (_, row))| {
+            let partial = row.members.iter().any(|m| m.facts.whole.is_none()) || row.members.len() > 1 && row.thread.turns.is_none();
+            let fits = count || row.thread.bytes <= budget;
+            if partial && fits {
+                budget = budget.saturating_sub(row.thread.bytes);
+            }
+            partial && fits
+        })
+        .map(|(i, _)| i)
+        .collect();
+    let deeper = par::map(&wanted, |i| {
+        let (home, row) = &rows[*i];
+        let catalog = &catalogs[*home];
+        let members = row.members.iter().map(|m| row::member(catalog, &m.entry, Depth::Whole(check))).collect();
+        row::build(catalog, row.thread.id, members, Depth::Whole(check))
+    });
+    for (i, mut new) in wanted.into_iter().zip(deeper) {
+        let old = &rows[i].1.thread;
+        new.thread.children = old.children;
+        // Codex's own additions stay.
+        new.thread.name = old.name.clone();
+        new.thread.archived_at = old.archived_at;
+        new.thread.live = old.live.clone();
+        new.thread.git = old.git.clone();
+        rows[i].1 = new;
+    }
+}
+
+/// Codex's flag and the place of a file may disagree; the place counts, and it is said.
+fn place_notes(catalogs: &[Catalog], rows: &[(usize, Row)]) -> Vec<String> {
+    let mut notes = Vec::new();
+    for (home, catalog) in catalogs.iter().enumerate() {
+        let ids: Vec<ThreadId> = rows.iter().filter(|(h, r)| *h == home && !r.members.is_empty()).filter_map(|(_, r)| r.thread.id).collect();
+        let db = catalog.db_rows(&ids);
+        for (_, row) in rows.iter().filter(|(h, _)| *h == home) {
+            if let Some(d) = row.thread.id.and_then(|id| db.get(&id))
+                && !row.members.is_empty()
+                && d.archived != row.thread.archived
+            {
+                let (flag, place) = if d.archived { ("archived", "sessions") } else { ("not archived", "archived_sessions") };
+                notes.push(format!("thread {}: Codex's database says {flag}, its file is in {place}; the place counts", row.key));
+            }
+        }
+    }
+    notes
+}
+
+/// How many characters of an id tell all threads of the catalogs apart.
+fn short_id(catalogs: &[Catalog]) -> usize {
+    let mut longest = 7;
+    for catalog in catalogs {
+        // The groups are in the order of their ids, so only neighbours can share a beginning.
+        for pair in catalog.groups.windows(2) {
+            if let [Some(a), Some(b)] = [pair[0].id, pair[1].id] {
+                let common = a.as_bytes().iter().zip(b.as_bytes()).position(|(x, y)| x != y).unwrap_or(15);
+                let digits = common * 2 + usize::from(a.as_bytes()[common] >> 4 == b.as_bytes()[common] >> 4);
+                let hyphens = [8, 12, 16, 20].iter().filter(|h| digits >= **h).count();
+                longest = longest.max(digits + hyphens);
+            }
+        }
+    }
+    (longest + 1).clamp(8, 36)
+}

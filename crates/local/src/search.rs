@@ -1,0 +1,377 @@
+//! Searches: where something was said, newest thread first, by scanning the files.
+
+pub mod needle;
+pub mod scan;
+mod simd;
+
+use std::collections::{HashMap, HashSet};
+use std::path::PathBuf;
+
+use threadkeep_record::{Speaker, ThreadId, UtcMillis};
+use threadkeep_rollout::facts::Depth;
+use threadkeep_rollout::lineage::{self, History, Relation, Role};
+use threadkeep_rollout::par;
+use threadkeep_rollout::records::{BUFFER, LineReader};
+use threadkeep_rollout::tail;
+use threadkeep_rollout::walk::Place;
+use threadkeep_store::cursor::SearchCursor;
+use threadkeep_store::{Include, InvalidCursor, ListQuery, SearchHit, SearchQuery};
+
+use crate::catalog::Catalog;
+use crate::filter::Filter;
+use crate::inherited;
+use crate::list::{Candidate, LocalStore, SMALL_HOME, add_names, candidates, load};
+use crate::row::{self, Row, shown};
+use crate::turn_index::TurnIndex;
+use needle::{Needle, snippet};
+use scan::{RawHit, Scan};
+
+/// How a search is made.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct SearchOptions {
+    /// Hits of a page.
+    pub limit: usize,
+    /// Also count the threads with a hit.
+    pub count: bool,
+}
+
+/// A page of hits.
+#[derive(Debug)]
+pub struct SearchPage {
+    /// The hits, each with the index of its home and whether its thread is archived.
+    pub hits: Vec<(usize, bool, SearchHit)>,
+    /// Threads with a hit, where all were scanned.
+    pub threads: Option<u64>,
+    /// Where the next page begins; `None` at the end.
+    pub next_cursor: Option<String>,
+    /// Nothing was left out.
+    pub complete: bool,
+    /// How the answer was made.
+    pub reason: String,
+    /// What a person should know.
+    pub notes: Vec<String>,
+    /// See [`crate::list::ListPage::short_id`].
+    pub names: HashMap<String, String>,
+}
+
+/// Why a search cannot be made.
+#[derive(Debug, thiserror::Error)]
+pub enum SearchError {
+    /// Nothing to look for.
+    #[error("thread/search requires search_term")]
+    EmptyTerm,
+    /// Not a cursor of a search.
+    #[error(transparent)]
+    Cursor(#[from] InvalidCursor),
+    /// Not a speaker.
+    #[error("{0}")]
+    Speaker(String),
+}
+
+/// Where hits of a thread come from.
+struct Found {
+    home: usize,
+    key: String,
+    id: Option<ThreadId>,
+    archived: bool,
+    order_ms: i64,
+    /// Each with the file it stands in; a name has none.
+    hits: Vec<(Option<PathBuf>, RawHit)>,
+    history: Option<History>,
+}
+
+impl LocalStore {
+    /// Searches every thread that the query keeps. `now` is the caller's clock.
+    pub fn search(&self, query: &ListQuery, search: &SearchQuery, cursor: Option<&str>, options: SearchOptions, now: UtcMillis) -> Result<SearchPage, SearchError> {
+        let cursor = cursor.map(SearchCursor::decode).transpose()?;
+        let (mut query, search) = match &cursor {
+            Some(c) => (c.query.clone(), c.search.clone()),
+            None => (query.clone(), search.clone()),
+        };
+        // A search looks everywhere; a filter only narrows.
+        query.include = Include::ALL;
+        let needle = Needle::new(&search.term, search.case_sensitive).ok_or(SearchError::EmptyTerm)?;
+        let speakers: Vec<Speaker> = search.speakers.iter().map(|s| s.parse().map_err(SearchError::Speaker)).collect::<Result<_, _>>()?;
+        let catalogs = self.catalogs();
+        let filter = Filter::new(&query);
+        let all = candidates(&catalogs);
+        let small = all.len() <= SMALL_HOME;
+        let narrowed = query != ListQuery { include: Include::ALL, archived_only: query.archived_only, ..ListQuery::default() };
+        let wanted: HashSet<&str> = search.threads.iter().map(String::as_str).collect();
+        let names = names(&catalogs);
+        let mut ordered: Vec<(i64, String, Candidate)> = par::map(&all, |c| order(&catalogs, *c, small))
+            .into_iter()
+            .zip(&all)
+            .map(|((ms, key), c)| (ms, key, *c))
+            .filter(|(_, key, c)| (wanted.is_empty() || wanted.contains(key.as_str())) && filter.place(is_archived(&catalogs, *c)).is_none())
+            .collect();
+        if narrowed {
+            let keep = par::map(&ordered, |(_, _, c)| {
+                let depth = if query.models.is_empty() { Depth::HeadAndTail } else { Depth::Whole(threadkeep_record::fold::Check::Ends) };
+                let Some((home, row)) = load(&catalogs, *c, depth) else { return false };
+                let mut rows = [(home, row)];
+                add_names(&catalogs, &mut rows);
+                filter.leaves_out(&rows[0].1).is_none()
+            });
+            let mut keep = keep.into_iter();
+            ordered.retain(|_| keep.next().unwrap_or(true));
+        }
+        ordered.sort_unstable_by(|a, b| (b.0, &b.1).cmp(&(a.0, &a.1)));
+        if let Some(c) = &cursor {
+            // What was written to since the first page moved to the front; it stays where the walk found it only by
+            // its key, so nothing that was given comes again.
+            ordered.retain(|(ms, key, _)| (*ms, key) <= (c.thread_ms, &c.thread) || *key == c.thread);
+            if let Some(at) = ordered.iter().position(|(_, key, _)| *key == c.thread) {
+                let reached = ordered.remove(at);
+                ordered.insert(0, reached);
+            }
+        }
+        let limit = options.limit.max(1);
+        let skip = |key: &str| cursor.as_ref().filter(|c| c.thread == key).map_or(0, |c| usize::try_from(c.hits_given).unwrap_or(usize::MAX));
+        let want = if options.count { usize::MAX } else { limit + 1 };
+        let scanner = Scan { needle: &needle, speakers: &speakers, want };
+        let mut page = SearchPage { hits: vec![], threads: None, next_cursor: None, complete: false, reason: String::new(), notes: vec![], names: HashMap::new() };
+        let mut threads = 0;
+        let mut next = 0;
+        let mut batch = if want == usize::MAX { 4096 } else { 32 };
+        'pages: while next < ordered.len() {
+            let part = &ordered[next..(next + batch).min(ordered.len())];
+            let explicit = !wanted.is_empty();
+            let found = par::map_with(part, Vec::new, |buffer: &mut Vec<u8>, (ms, key, c)| {
+                let already = skip(key);
+                let scanner = Scan { want: scanner.want.saturating_add(already), ..scanner };
+                scan_thread(&catalogs, *c, key, *ms, &scanner, &names, explicit, buffer)
+            });
+            for f in found.into_iter().flatten() {
+                if f.hits.is_empty() {
+                    continue;
+                }
+                threads += 1;
+                let already = skip(&f.key);
+                let room = limit - page.hits.len();
+                let fresh = f.hits.len().saturating_sub(already);
+                let take = fresh.min(room);
+                if take > 0 {
+                    if let Some(name) = names.get(&f.key) {
+                        page.names.insert(f.key.clone(), name.clone());
+                    }
+                    page.hits.extend(place(&catalogs, &f, already, take).into_iter().map(|h| (f.home, f.archived, h)));
+                }
+                if fresh > take && page.next_cursor.is_none() {
+                    let given = if take > 0 { (f.order_ms, f.key.clone(), (already + take) as u64) } else { (f.order_ms, f.key.clone(), already as u64) };
+                    page.next_cursor = Some(SearchCursor::new(query.clone(), search.clone(), cursor.as_ref().map_or(now.0, |c| c.as_of_ms), given.0, given.1, given.2).encode());
+                    if !options.count {
+                        break 'pages;
+                    }
+                }
+            }
+            next += part.len();
+            batch = (batch * 2).min(8192);
+        }
+        let all_scanned = next >= ordered.len() && cursor.is_none();
+        page.threads = (all_scanned || options.count && cursor.is_none()).then_some(threads);
+        page.complete = page.next_cursor.is_none() && catalogs.iter().all(|c| c.complete);
+        page.reason = if small { "read from the files".into() } else { "threads ordered by modification time".into() };
+        page.notes = catalogs.iter().flat_map(|c| c.notes.iter().cloned().chain(c.late_notes())).collect();
+        Ok(page)
+    }
+}
+
+/// Names of all threads, by key: from the name index, and from Codex's database where that is the only place.
+fn names(catalogs: &[Catalog]) -> HashMap<String, String> {
+    let mut names = HashMap::new();
+    for catalog in catalogs {
+        let named = catalog.db.lock().unwrap_or_else(std::sync::PoisonError::into_inner).named();
+        for (id, row) in named {
+            if catalog.names.entry(id).is_none()
+                && let Some(name) = row.explicit_name(None)
+            {
+                names.insert(id.to_string(), name.to_owned());
+            }
+        }
+        for (id, name) in catalog.names.named() {
+            names.insert(id.to_string(), name.to_owned());
+        }
+    }
+    names
+}
+
+fn is_archived(catalogs: &[Catalog], c: Candidate) -> bool {
+    match c {
+        Candidate::Group { home, group } => catalogs[home].groups[group].archived,
+        Candidate::Ghost { home, id } => catalogs[home].ghosts.get(&id).is_some_and(|r| r.archived),
+    }
+}
+
+/// The time and key that order a thread among the others.
+fn order(catalogs: &[Catalog], c: Candidate, exact: bool) -> (i64, String) {
+    match c {
+        Candidate::Ghost { home, id } => (catalogs[home].ghosts.get(&id).and_then(|r| r.updated_at).map_or(0, |t| t.0), id.to_string()),
+        Candidate::Group { home, group } => {
+            let catalog = &catalogs[home];
+            let g = &catalog.groups[group];
+            let key = g.id.map_or_else(|| shown(&catalog.files[g.files[0] as usize].path), |id| id.to_string());
+            let mut ms = UtcMillis::from_nanos(g.mtime_ns).0;
+            if exact {
+                let times = g.files.iter().filter_map(|i| {
+                    let f = &catalog.files[*i as usize];
+                    tail::tail(&catalog.home.absolute(&f.path), f.name.form, row::follow(f)).ok()??.last_time
+                });
+                ms = times.max().map_or(ms, |t| t.0);
+            }
+            (ms, key)
+        }
+    }
+}
+
+#[allow(clippy::too_many_arguments, reason = "one call site, all of them facts of one search")]
+fn scan_thread(catalogs: &[Catalog], c: Candidate, key: &str, order_ms: i64, scan: &Scan<'_>, names: &HashMap<String, String>, explicit: bool, buffer: &mut Vec<u8>) -> Option<Found> {
+    let mut hits: Vec<(Option<PathBuf>, RawHit)> = Vec::new();
+    if (scan.speakers.is_empty() || scan.speakers.contains(&Speaker::Name))
+        && let Some(name) = names.get(key)
+        && let Some((start, end)) = scan.needle.find(name)
+    {
+        hits.push((None, name_hit(name, start, end)));
+    }
+    let (home, group) = match c {
+        Candidate::Group { home, group } => (home, group),
+        Candidate::Ghost { home, id } => return Some(Found { home, key: key.to_owned(), id: Some(id), archived: is_archived(catalogs, c), order_ms, hits, history: None }),
+    };
+    let catalog = &catalogs[home];
+    let g = &catalog.groups[group];
+    let mut found = Found { home, key: key.to_owned(), id: g.id, archived: g.archived, order_ms, hits, history: None };
+    if g.files.len() == 1 && !explicit {
+        let entry = &catalog.files[g.files[0] as usize];
+        let path = catalog.home.absolute(&entry.path);
+        let raw = scan.file(&path, entry.name.form, row::follow(entry), buffer);
+        found.hits.extend(raw.into_iter().map(|h| (Some(path.clone()), h)));
+        if found.hits.is_empty() {
+            return None;
+        }
+    }
+    // From here on only threads with a hit, or with several files, are looked at.
+    let row = row::row(catalog, g, Depth::Head);
+    found.id = row.thread.id;
+    found.archived = row.thread.archived;
+    let head = row.assembly.as_ref().map_or(0, |a| a.head);
+    let history = row::history(catalog, row.thread.id, &row.members, head);
+    if g.files.len() > 1 || explicit {
+        let mut paths: Vec<_> = history.spans.iter().filter(|s| explicit || !s.inherited).map(|s| (s.path.clone(), s.form, s.follow)).collect();
+        for m in &row.members {
+            let path = catalog.home.absolute(&m.entry.path);
+            if !paths.iter().any(|(p, ..)| *p == path) {
+                paths.push((path, m.entry.name.form, row::follow(&m.entry)));
+            }
+        }
+        for (path, form, follow) in paths {
+            let mut raw = scan.file(&path, form, follow, buffer);
+            if !raw.is_empty() && is_plain_copy(catalog, &row, &path) {
+                continue;
+            }
+            // Of another thread's file only the prefix belongs here.
+            if let Some(span) = history.spans.iter().find(|s| s.path == path && s.inherited) {
+                raw.retain(|h| span.end.is_none_or(|e| h.ordinal.map_or(h.offset < e.offset, |o| o < e.ordinal)));
+            }
+            found.hits.extend(raw.into_iter().map(|h| (Some(path.clone()), h)));
+        }
+    }
+    drop_second_accounts(&history, &mut found.hits);
+    if !explicit {
+        drop_inherited(catalog, &row, &mut found.hits);
+    }
+    found.history = Some(history);
+    Some(found)
+}
+
+fn name_hit(name: &str, start: usize, end: usize) -> RawHit {
+    let (snippet, matched) = snippet(name, start, end);
+    RawHit { offset: 0, speaker: Speaker::Name, time: None, origin: threadkeep_record::Origin::Other, message: false, call_id: None, turn_id: None, ordinal: None, snippet, matched, text: 0 }
+}
+
+/// Whether a file only repeats what the thread's head says.
+fn is_plain_copy(catalog: &Catalog, row: &Row, path: &std::path::Path) -> bool {
+    let Some(assembly) = &row.assembly else { return false };
+    let copy = row.members.iter().zip(&assembly.roles).any(|(m, role)| *role == Role::Copy && catalog.home.absolute(&m.entry.path) == path);
+    copy && matches!(lineage::compare(&catalog.home.absolute(&row.members[assembly.head].entry.path), path), Relation::Equal | Relation::Extends)
+}
+
+/// Messages of the model's account are left out where events tell the same.
+fn drop_second_accounts(history: &History, hits: &mut Vec<(Option<PathBuf>, RawHit)>) {
+    let second = |h: &RawHit| h.message && h.origin == threadkeep_record::Origin::Response;
+    if !hits.iter().any(|(_, h)| second(h)) {
+        return;
+    }
+    let accounts = crate::turn_index::accounts(history);
+    hits.retain(|(_, h)| !(second(h) && if h.speaker == Speaker::User { accounts.user_events } else { accounts.agent_events }));
+}
+
+/// What a fork or a spawned agent copied from its parent is found in the parent, if that is here.
+fn drop_inherited(catalog: &Catalog, row: &Row, hits: &mut Vec<(Option<PathBuf>, RawHit)>) {
+    let Some(member) = row.assembly.as_ref().map(|a| &row.members[a.head]) else { return };
+    let Some(header) = &member.facts.header else { return };
+    let Some(parent) = header.forked_from_id.or_else(|| header.parent()) else { return };
+    let Some(group) = catalog.group(parent) else { return };
+    if let Some(start) = header.subagent_history_start_ordinal {
+        hits.retain(|(_, h)| h.ordinal.is_none_or(|o| o >= start));
+    }
+    let parent_file = group.files.iter().map(|i| &catalog.files[*i as usize]).find(|f| f.place != Place::Outside);
+    let parent_path = parent_file.map(|f| (catalog.home.absolute(&f.path), f.name.form));
+    let own = catalog.home.absolute(&member.entry.path);
+    if let Some(prefix) = inherited::copied_prefix(&own, member.entry.name.form, parent_path.as_ref().map(|(p, f)| (p.as_path(), *f))) {
+        hits.retain(|(path, h)| path.as_ref() != Some(&own) || h.offset >= prefix.end);
+    }
+}
+
+/// Gives hits their place in the thread: turn, line and path.
+fn place(catalogs: &[Catalog], found: &Found, skip: usize, take: usize) -> Vec<SearchHit> {
+    let catalog = &catalogs[found.home];
+    let chosen = &found.hits[skip..skip + take];
+    let index = found.history.as_ref().filter(|_| chosen.iter().any(|(p, _)| p.is_some())).map(TurnIndex::build);
+    let mut lines: HashMap<&PathBuf, HashMap<u64, u64>> = HashMap::new();
+    for (path, hit) in chosen {
+        if let Some(path) = path {
+            lines.entry(path).or_default().insert(hit.offset, 0);
+        }
+    }
+    for (path, offsets) in &mut lines {
+        number_lines(path, offsets);
+    }
+    chosen
+        .iter()
+        .map(|(path, h)| {
+            let spans = found.history.as_ref().map_or(&[][..], |h| &h.spans);
+            let span = path.as_ref().and_then(|p| spans.iter().position(|s| s.path == *p));
+            let past = span.is_some_and(|s| spans[s].end.is_some_and(|e| h.ordinal.map_or(h.offset >= e.offset && e.offset > 0, |o| o >= e.ordinal)));
+            let turn = span.filter(|_| !past).and_then(|s| index.as_ref()?.at(s, h.offset));
+            SearchHit {
+                thread_id: found.id,
+                turn_id: turn.map(|t| t.id.clone().unwrap_or_else(|| format!("rollout-{}", t.record))).or_else(|| h.turn_id.clone()),
+                turn_number: turn.filter(|t| !t.taken_back).map(|t| t.number),
+                speaker: h.speaker,
+                time: h.time,
+                snippet: h.snippet.clone(),
+                matched: h.matched,
+                path: path.as_ref().map(|p| shown(catalog.home.relative(p))),
+                line: path.as_ref().and_then(|p| lines.get(p)?.get(&h.offset).copied()),
+                offset: path.as_ref().map(|_| h.offset),
+            }
+        })
+        .collect()
+}
+
+/// Line numbers of some offsets of a file.
+fn number_lines(path: &std::path::Path, offsets: &mut HashMap<u64, u64>) {
+    let text = path.to_string_lossy();
+    let form = threadkeep_rollout::RolloutName::parse(text.rsplit('/').next().unwrap_or("")).map_or(threadkeep_rollout::Form::Plain, |n| n.form);
+    let mut left = offsets.len();
+    let Ok(mut lines) = LineReader::open(path, form, threadkeep_rollout::source::Follow::Links, BUFFER) else { return };
+    while let Some(line) = lines.next() {
+        if let Some(number) = offsets.get_mut(&line.offset) {
+            *number = line.number;
+            left -= 1;
+            if left == 0 {
+                return;
+            }
+        }
+    }
+}

@@ -1,0 +1,318 @@
+//! Scanning one rollout for a needle.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::Path;
+
+use threadkeep_record::json_stream::{Event, StringWalker};
+use threadkeep_record::{Envelope, Item, ItemBody, Kind, LineState, Origin, Speaker, UtcMillis, check_line, damage, sniff, text};
+use threadkeep_rollout::block::{Block, BlockReader};
+use threadkeep_rollout::name::Form;
+use threadkeep_rollout::records::{BUFFER, LineReader};
+use threadkeep_rollout::source::{Follow, open_stream};
+
+use super::needle::{Needle, snippet};
+
+/// A hit before it is placed in its thread.
+#[derive(Debug, Clone)]
+pub struct RawHit {
+    /// Offset of the record.
+    pub offset: u64,
+    /// Who said it.
+    pub speaker: Speaker,
+    /// When.
+    pub time: Option<UtcMillis>,
+    /// Which account it stands in.
+    pub origin: Origin,
+    /// A message, which may stand in both accounts.
+    pub message: bool,
+    /// The call it belongs to.
+    pub call_id: Option<String>,
+    /// The turn it says it belongs to.
+    pub turn_id: Option<String>,
+    /// Ordinal of the record.
+    pub ordinal: Option<u64>,
+    /// The text around it.
+    pub snippet: String,
+    /// Place of the match in it, in characters.
+    pub matched: [usize; 2],
+    /// Hash of the whole text, to tell a second account.
+    pub text: u64,
+}
+
+/// What a scan looks for.
+pub struct Scan<'n> {
+    /// The needle.
+    pub needle: &'n Needle,
+    /// Only these speakers; empty is all.
+    pub speakers: &'n [Speaker],
+    /// Stop after so many hits.
+    pub want: usize,
+}
+
+impl Scan<'_> {
+    fn wants(&self, speaker: Speaker) -> bool {
+        self.speakers.is_empty() || self.speakers.contains(&speaker)
+    }
+
+    /// Scans a file; `buffer` is reused over files.
+    pub fn file(&self, path: &Path, form: Form, follow: Follow, buffer: &mut Vec<u8>) -> Vec<RawHit> {
+        let mut hits = Vec::new();
+        if form == Form::Json {
+            let Ok(mut lines) = LineReader::open(path, form, follow, BUFFER) else { return hits };
+            while let Some(line) = lines.next() {
+                self.line(line.bytes, line.offset, &mut hits);
+            }
+            return hits;
+        }
+        let Ok(stream) = open_stream(path, form, follow) else { return hits };
+        if buffer.len() < BUFFER {
+            buffer.resize(BUFFER, 0);
+        }
+        let mut blocks = BlockReader::with_buffer(stream, std::mem::take(buffer));
+        while let Some(block) = blocks.next() {
+            match block {
+                Block::Lines(range) => {
+                    let base = blocks.offset(range.start);
+                    self.lines(blocks.bytes(range), base, &mut hits);
+                }
+                Block::LongHead(range) => {
+                    let offset = blocks.offset(range.start);
+                    let head = blocks.bytes(range).to_vec();
+                    self.long(&head, offset, &mut blocks, &mut hits);
+                }
+            }
+            if hits.len() >= self.want {
+                break;
+            }
+        }
+        *buffer = blocks.into_buffer();
+        hits
+    }
+
+    /// Scans a block of whole lines.
+    fn lines(&self, block: &[u8], base: u64, hits: &mut Vec<RawHit>) {
+        let mut from = 0;
+        while let Some(at) = self.needle.candidate(block, from) {
+            let start = memchr::memrchr(b'\n', &block[..at]).map_or(0, |i| i + 1);
+            let end = memchr::memchr(b'\n', &block[at..]).map_or(block.len(), |i| at + i);
+            self.line(&block[start..end], base + start as u64, hits);
+            from = end + 1;
+            if from >= block.len() || hits.len() >= self.want {
+                return;
+            }
+        }
+    }
+
+    fn line(&self, line: &[u8], offset: u64, hits: &mut Vec<RawHit>) {
+        let trimmed = damage::trim(line);
+        let sniffed = sniff::sniff(trimmed);
+        if let Some(s) = &sniffed {
+            let silent = matches!(s.kind, Kind::SessionMeta | Kind::TurnContext | Kind::WorldState | Kind::TokenUsageRecord | Kind::Compacted | Kind::InterAgentMetadata);
+            if silent || s.payload_type == b"token_count" || s.payload_type == b"ghost_snapshot" {
+                return;
+            }
+        }
+        match check_line(line) {
+            LineState::Record(record) => self.record(record, offset, hits),
+            LineState::Recovered(record, _) => self.record(&record, offset, hits),
+            LineState::Blank | LineState::Damaged(_) => {}
+        }
+    }
+
+    fn record(&self, record: &[u8], offset: u64, hits: &mut Vec<RawHit>) {
+        let Some(envelope) = Envelope::parse(record) else { return };
+        let item = Item::parse(&envelope);
+        let mut found: Vec<Speaker> = Vec::new();
+        for (speaker, piece) in text::pieces(&item) {
+            // One hit for each speaker of a record, however often the text stands in it.
+            if !self.wants(speaker) || found.contains(&speaker) {
+                continue;
+            }
+            let Some((start, end)) = self.needle.find(&piece) else { continue };
+            found.push(speaker);
+            let (snippet, matched) = snippet(&piece, start, end);
+            let message = matches!(item.body, ItemBody::UserMessage { .. } | ItemBody::AgentMessage { .. });
+            push(
+                hits,
+                RawHit {
+                    offset,
+                    speaker,
+                    time: envelope.time(),
+                    origin: item.origin,
+                    message,
+                    call_id: item.call_id.clone(),
+                    turn_id: item.turn_id.clone(),
+                    ordinal: envelope.ordinal,
+                    snippet,
+                    matched,
+                    text: hash(&piece),
+                },
+            );
+        }
+    }
+
+    /// A record that is too long to hold: its strings are streamed through a window.
+    fn long<R: std::io::Read>(&self, head: &[u8], offset: u64, blocks: &mut BlockReader<R>, hits: &mut Vec<RawHit>) {
+        let Some(s) = sniff::sniff(head) else { return };
+        let Some(speaker) = long_speaker(s.kind, s.payload_type, &head[s.payload_at..]).filter(|k| self.wants(*k)) else { return };
+        let hit = RawHit {
+            offset,
+            speaker,
+            time: std::str::from_utf8(s.timestamp).ok().and_then(UtcMillis::parse),
+            origin: if s.kind == Kind::ResponseItem { Origin::Response } else { Origin::Event },
+            message: matches!(speaker, Speaker::User | Speaker::Agent),
+            call_id: None,
+            turn_id: None,
+            ordinal: s.ordinal,
+            snippet: String::new(),
+            matched: [0, 0],
+            text: offset,
+        };
+        let mut window = Window::new(self.needle);
+        let mut inner: Option<(StringWalker, Window<'_>)> = None;
+        let mut outer = StringWalker::default();
+        blocks.stream_long(|part| {
+            if window.found.is_some() {
+                return;
+            }
+            outer.feed(part, &mut |walker, event| {
+                let mut keys = walker.path().rev();
+                let key = keys.next().unwrap_or("");
+                if !is_readable_key(key) || keys.any(|k| k == "encrypted_content") {
+                    return;
+                }
+                // A tool's arguments are JSON of their own inside the string.
+                if key == "arguments" {
+                    match event {
+                        Event::Begin => inner = Some((StringWalker::default(), Window::new(self.needle))),
+                        Event::Text(text) => {
+                            if let Some((w, found)) = &mut inner {
+                                w.feed(text.as_bytes(), &mut |_, e| found.take(&e));
+                            }
+                        }
+                        Event::End => {
+                            if let Some((_, found)) = inner.take() {
+                                window.found = window.found.take().or(found.found);
+                            }
+                        }
+                    }
+                    return;
+                }
+                window.take(&event);
+            });
+        });
+        if let Some((snippet, matched)) = window.found {
+            push(hits, RawHit { snippet, matched, ..hit });
+        }
+    }
+}
+
+/// The last stretch of a streamed text, long enough for a match and what is shown before it.
+struct Window<'n> {
+    needle: &'n Needle,
+    held: String,
+    found: Option<(String, [usize; 2])>,
+    skip: bool,
+    /// Bytes at the front that were searched before and are kept for what is shown.
+    searched: usize,
+}
+
+impl<'n> Window<'n> {
+    fn new(needle: &'n Needle) -> Self {
+        Self { needle, held: String::new(), found: None, skip: false, searched: 0 }
+    }
+
+    fn take(&mut self, event: &Event<'_>) {
+        match event {
+            Event::Begin => {
+                self.held.clear();
+                self.searched = 0;
+                self.skip = false;
+            }
+            Event::Text(text) => {
+                // A picture as a data URL is no text, wherever it stands.
+                if self.held.is_empty() && text.starts_with("data:") && text.contains(";base64") {
+                    self.skip = true;
+                }
+                if self.skip || self.found.is_some() {
+                    return;
+                }
+                self.held.push_str(text);
+                if self.held.len() > 64 << 10 {
+                    self.search(false);
+                }
+            }
+            Event::End => self.search(true),
+        }
+    }
+
+    fn search(&mut self, at_end: bool) {
+        if self.found.is_some() || self.skip {
+            return;
+        }
+        let from = (0..=self.searched).rev().find(|i| self.held.is_char_boundary(*i)).unwrap_or(0);
+        if let Some((start, end)) = self.needle.find(&self.held[from..]) {
+            let (start, end) = (from + start, from + end);
+            // Wait for the text behind the match, which is shown too.
+            if at_end || self.held.len() - end > 1024 {
+                self.found = Some(snippet(&self.held, start, end));
+            }
+            return;
+        }
+        // A match may begin in the last bytes; some more are kept for what stands before it.
+        let keep = self.needle.chars * 4 + 1024;
+        if self.held.len() > keep {
+            let cut = (0..=self.held.len() - keep).rev().find(|i| self.held.is_char_boundary(*i)).unwrap_or(0);
+            self.held.drain(..cut);
+            self.searched = 1024.min(self.held.len()).saturating_sub(self.needle.chars * 4).min(self.held.len());
+        }
+    }
+}
+
+fn is_readable_key(key: &str) -> bool {
+    matches!(key, "text" | "message" | "output" | "aggregated_output" | "content" | "input" | "arguments" | "unified_diff" | "objective" | "summary_text" | "raw_content" | "prompt" | "query")
+}
+
+fn long_speaker(kind: Kind, payload_type: &[u8], payload: &[u8]) -> Option<Speaker> {
+    let role = |r: &str| memchr::memmem::find(&payload[..payload.len().min(400)], r.as_bytes()).is_some();
+    match (kind, payload_type) {
+        (Kind::ResponseItem, b"function_call" | b"local_shell_call") => Some(Speaker::ToolCall),
+        (Kind::ResponseItem, b"custom_tool_call") => Some(if role("\"apply_patch\"") { Speaker::Patch } else { Speaker::ToolCall }),
+        (Kind::ResponseItem, b"function_call_output" | b"custom_tool_call_output") => Some(Speaker::ToolOutput),
+        (Kind::ResponseItem, b"reasoning") => Some(Speaker::Reasoning),
+        (Kind::ResponseItem, b"message") if role("\"role\":\"user\"") => Some(Speaker::User),
+        (Kind::ResponseItem, b"message") if role("\"role\":\"assistant\"") => Some(Speaker::Agent),
+        (Kind::EventMsg, b"user_message") => Some(Speaker::User),
+        (Kind::EventMsg, b"agent_message") => Some(Speaker::Agent),
+        (Kind::EventMsg, b"agent_reasoning") => Some(Speaker::Reasoning),
+        (Kind::EventMsg, b"exec_command_end" | b"mcp_tool_call_end") => Some(Speaker::ToolOutput),
+        (Kind::EventMsg, b"patch_apply_end") => Some(Speaker::Patch),
+        (Kind::EventMsg, b"item_completed") => match sniff::item_type(payload)? {
+            b"UserMessage" => Some(Speaker::User),
+            b"AgentMessage" => Some(Speaker::Agent),
+            b"Reasoning" => Some(Speaker::Reasoning),
+            b"Plan" => Some(Speaker::Plan),
+            b"FileChange" => Some(Speaker::Patch),
+            b"CommandExecution" | b"McpToolCall" => Some(Speaker::ToolOutput),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// Adds a hit unless an earlier record told the same: the other account of a call, or of a piece of reasoning.
+fn push(hits: &mut Vec<RawHit>, hit: RawHit) {
+    let same_call = |h: &RawHit| h.call_id.is_some() && h.call_id == hit.call_id && h.speaker == hit.speaker;
+    let same_text = |h: &RawHit| h.speaker == hit.speaker && h.text == hit.text && h.origin != hit.origin && !hit.message;
+    let recent = hits.iter().rev().take(64);
+    if recent.clone().any(same_call) || recent.take(8).any(same_text) {
+        return;
+    }
+    hits.push(hit);
+}
+
+fn hash(text: &str) -> u64 {
+    let mut h = DefaultHasher::new();
+    text.trim().hash(&mut h);
+    h.finish()
+}
