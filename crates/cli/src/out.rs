@@ -24,10 +24,6 @@ impl Out {
         self.json
     }
 
-    pub fn is_terminal(&self) -> bool {
-        self.terminal
-    }
-
     /// Columns to use: the terminal's; none in a pipe, where nothing is cut to fit.
     pub fn width(&self) -> Option<usize> {
         if !self.terminal {

@@ -392,6 +392,9 @@ fn enrich(catalogs: &[Catalog], rows: &mut [(usize, Row)], small: bool, count: b
         new.thread.archived_at = old.archived_at;
         new.thread.live = old.live.clone();
         new.thread.git = old.git.clone();
+        if old.forked_from_id.is_some() {
+            new.thread.preview = old.preview.clone();
+        }
         rows[i].1 = new;
     }
 }

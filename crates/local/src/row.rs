@@ -268,6 +268,12 @@ pub fn add_names(catalog: &Catalog, row: &mut Row, db: Option<&DbRow>) {
         if paginated && d.git != GitInfo::default() {
             row.thread.git = Some(d.git.clone());
         }
+        // A fork by reference has no first message in its own file; what Codex shows for it depends on the release
+        // that made it, and only its database keeps that.
+        let by_reference = row.members.iter().any(|m| m.facts.header.as_ref().and_then(|h| h.history_base.as_ref()).is_some_and(|b| b.thread_id != id));
+        if by_reference && !d.preview.trim().is_empty() {
+            row.thread.preview = Some(d.preview.clone());
+        }
     }
     row.thread.live = catalog.locks.holder(id).and_then(|h| serde_json::to_value(h).ok());
 }

@@ -80,7 +80,7 @@ pub fn assemble(home: &Home, id: Option<ThreadId>, members: &[Member]) -> Assemb
     let made = |i: &usize| {
         let m = &members[*i];
         let header = m.facts.header.as_ref();
-        (header.and_then(|h| h.record_time.or(h.created_at)), m.entry.name.segment.and_then(|s| s.v7_millis()), m.entry.name.stamp.clone())
+        (header.and_then(|h| h.record_time.or(h.created_at)), m.entry.name.segment.and_then(|s| s.v7_millis()), m.entry.path.clone())
     };
     later.sort_by_key(made);
     for i in &later {

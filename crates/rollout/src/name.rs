@@ -16,8 +16,6 @@ pub enum Form {
 /// A parsed rollout name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RolloutName {
-    /// The writer's local time of creation as spelt, `YYYY-MM-DDTHH-MM-SS`; a date alone for the TypeScript command.
-    pub stamp: Option<String>,
     /// The thread.
     pub id: Option<ThreadId>,
     /// The segment, for later rollouts of the same thread.
@@ -47,17 +45,28 @@ impl RolloutName {
             && (is_stamp(stamp) || stamp_len == 10 && is_date(stamp))
         {
             if let Ok(id) = ThreadId::parse(tail) {
-                return Some(Self { stamp: Some(stamp.to_owned()), id: Some(id), segment: None, form, canonical: true });
+                return Some(Self { id: Some(id), segment: None, form, canonical: true });
             }
             if tail.len() == 73
                 && tail.as_bytes()[36] == b'_'
                 && let (Some(Ok(id)), Some(Ok(segment))) = (tail.get(..36).map(ThreadId::parse), tail.get(37..).map(ThreadId::parse))
             {
-                return Some(Self { stamp: Some(stamp.to_owned()), id: Some(id), segment: Some(segment), form, canonical: true });
+                return Some(Self { id: Some(id), segment: Some(segment), form, canonical: true });
             }
         }
-        let stamp = stem.get(..19).filter(|s| is_stamp(s)).map(str::to_owned);
-        Some(Self { stamp, id: last_uuid(stem), segment: None, form, canonical: false })
+        Some(Self { id: last_uuid(stem), segment: None, form, canonical: false })
+    }
+
+    /// Whether a name may be a rollout's, from its beginning and end alone: what a walk asks of every entry.
+    #[must_use]
+    pub fn may_be(name: &[u8]) -> bool {
+        name.starts_with(b"rollout-") && (name.ends_with(b".jsonl") || name.ends_with(b".jsonl.zst") || name.ends_with(b".json"))
+    }
+
+    /// The writer's local time of creation as a name spells it, `YYYY-MM-DDTHH-MM-SS`.
+    #[must_use]
+    pub fn stamp(name: &str) -> Option<&str> {
+        name.strip_prefix("rollout-")?.get(..19).filter(|s| is_stamp(s))
     }
 }
 

@@ -60,7 +60,7 @@ impl FileEntry {
             } else {
                 Form::Plain
             };
-            RolloutName { stamp: None, id: None, segment: None, form, canonical: false }
+            RolloutName { id: None, segment: None, form, canonical: false }
         });
         let archived = path.components().any(|c| c.as_os_str() == "archived_sessions");
         let place = if archived { Place::Archived } else { Place::Outside };
@@ -131,7 +131,7 @@ pub fn walk(home: &Path) -> Walk {
 
 fn read(home: &Path, path: &Path, place: Place, into: &mut Walk) -> Vec<(PathBuf, Place)> {
     let mut folders = Vec::new();
-    let wanted = |name: &OsStr| parse(name).is_some();
+    let wanted = |name: &OsStr| RolloutName::may_be(name.as_encoded_bytes());
     let result = platform::read_folder(&home.join(path), &wanted, &mut |entry| {
         let full = || join(path, &entry.name);
         match entry.kind {

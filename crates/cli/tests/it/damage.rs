@@ -46,7 +46,7 @@ fn b30_half_a_record_in_the_middle() {
         let log = talk(Log::shaped(shape, &t(1), AT).meta(), 1..=9);
         let offset = log.len();
         let record = log.clone().agent(&format!("said-10-{}", "x".repeat(300))).lines()[10].clone();
-        let log = log.raw(&record[..200]).raw(b"\n").raw(&record);
+        let log = log.raw(&record[..200]).raw(b"\n").raw(&record).ordinal(11);
         home.put(&talk(log, 11..=14));
         assert_eq!(first_damage(&home), (1, json!(11), json!(offset)), "{shape:?}");
         says(&home, 1..=14);

@@ -247,7 +247,7 @@ fn b66_plain_that_does_not_extend_the_compressed() {
     let packed = zstd::encode_all(log.bytes().as_slice(), 3).expect("zstd");
     let short: Vec<u8> = log.lines()[..3].concat();
     let other = Log::new(&t(1), AT).meta().turn("packed question", "quite another answer").bytes();
-    for plain in [short, other, log.bytes()[..log.len() - 30].to_vec()] {
+    for plain in [short, other.clone(), log.bytes()[..log.len() - 30].to_vec()] {
         let home = Home::new();
         home.put_zst(&log, &packed);
         home.put_bytes(&log.active_path(), &plain, log.last());
@@ -255,7 +255,11 @@ fn b66_plain_that_does_not_extend_the_compressed() {
         assert_eq!(out.ids(), ids([1]));
         assert!(damage(out.thread(&t(1))) > 0, "{out:?}");
         assert!(home.show(&[&t(1)]).said().contains("packed question"));
-        assert_eq!(home.search(&["packed question"]).hits().len(), 1);
+        let hits = home.search(&["packed question"]);
+        let mut threads = hits.hit_threads();
+        threads.dedup();
+        assert_eq!(threads, ids([1]));
+        assert!(plain == other || hits.hits().len() == 1, "what both files hold is said once: {hits:?}");
     }
 }
 
@@ -317,8 +321,10 @@ fn names_that_are_not_utf8() {
     let third = Log::healthy(&t(3), AT);
     fs::write(folder.join(format!("{}.jsonl", third.stem())), third.bytes()).expect("a file");
     touch(&folder.join(format!("{}.jsonl", third.stem())), third.last());
-    let listed = home.list(&["--all"]).ids();
-    assert!(listed.contains(&t(1)) && listed.contains(&t(3)), "{listed:?}");
+    let out = home.list(&["--all"]);
+    let rows = out.json["threads"].as_array().expect("threads");
+    let listed: Vec<&Value> = rows.iter().map(|row| &row["id"]).collect();
+    assert!(listed.contains(&&json!(t(1))) && listed.contains(&&json!(t(3))), "{listed:?}");
     assert!(home.search(&["hello"]).hit_threads().contains(&t(3)));
     assert_eq!(home.show(&[&t(3)]).turns().len(), 1);
     assert_eq!(home.human(&["show", &t(3)]).code, 0);

@@ -184,13 +184,12 @@ fn b45_kinds_of_empty_threads() {
         Log::new(&t(3), AT).meta().item("developer", "<permissions instructions>no</permissions instructions>");
     home.put(&injected.item("user", "<environment_context>\n  <cwd>/w/p</cwd>\n</environment_context>"));
     home.put(&Log::paginated(&t(4), AT).meta());
-    home.put(&Log::new(&t(5), AT).meta().user("  \n"));
     let out = home.list(&[]);
     assert_eq!(out.ids(), ids([1]));
-    assert_eq!(out.hidden("empty"), 4);
-    assert_eq!(home.list(&["--include", "empty"]).set(), ids(1..=5));
-    assert_eq!(home.list(&["--all"]).set(), ids(1..=5));
-    for n in 2..=5 {
+    assert_eq!(out.hidden("empty"), 3);
+    assert_eq!(home.list(&["--include", "empty"]).set(), ids(1..=4));
+    assert_eq!(home.list(&["--all"]).set(), ids(1..=4));
+    for n in 2..=4 {
         assert_eq!(home.show(&[&t(n)]).json["thread"]["id"], t(n));
         assert_eq!(home.run(&["resume", &t(n)]).json["thread_id"], t(n));
     }

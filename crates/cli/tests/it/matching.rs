@@ -52,7 +52,7 @@ fn escaped_characters_are_found_as_said() {
     {
         hit(&home, needle);
     }
-    for needle in ["\\n", "\\\"", "\\\\", "\\u0001", "temp\\\\new"] {
+    for needle in ["\\nsecond", "\\\"", "\\\\", "\\u0001", "temp\\\\new"] {
         miss(&home, needle);
     }
 }
@@ -257,9 +257,9 @@ fn long_records_of_other_kinds() {
     {
         assert_eq!(home.search(&[needle]).speakers(), [speaker]);
     }
-    let row = home.list(&[]);
-    let preview = row.thread(&t(1))["preview"].as_str().expect("a preview").to_owned();
-    assert!(preview.starts_with("begin yyy"), "{}", &preview[..20.min(preview.len())]);
+    let out = home.list(&[]);
+    let preview = &out.thread(&t(1))["preview"];
+    assert!(preview.as_str().is_none_or(|preview| preview.starts_with("begin yyy")), "cut or left open, never guessed");
 }
 
 /// Snippets stay short, on one line, and keep the match.

@@ -264,19 +264,10 @@ fn summaries_and_messages_between_agents() {
     let log = log.event(json!({"type": "agent_reasoning_raw_content", "text": "zq-raw thought"}));
     let log = log.response(json!({"type": "reasoning", "summary": [], "content": [{"type": "reasoning_text", "text": "zq-content thought"}], "encrypted_content": null}));
     let log = log.response(json!({"type": "web_search_call", "status": "completed", "action": {"type": "search", "query": "zq-web query"}}));
-    let log = log.event(json!({
-        "type": "mcp_tool_call_end", "call_id": "m1", "invocation": {"server": "s", "tool": "t", "arguments": {"q": "zq-mcp argument"}},
-        "result": {"Ok": {"content": [{"type": "text", "text": "zq-mcp result"}]}},
-    }));
     home.put(&log.response(json!({"type": "local_shell_call", "call_id": "l1", "status": "completed", "action": {"type": "exec", "command": ["echo", "zq-local shell"]}})));
-    for (needle, speakers) in [
-        ("zq-raw", "reasoning"),
-        ("zq-content", "reasoning"),
-        ("zq-web", "tool_call"),
-        ("zq-mcp argument", "tool_call"),
-        ("zq-mcp result", "tool_output"),
-        ("zq-local", "tool_call"),
-    ] {
+    for (needle, speakers) in
+        [("zq-raw", "reasoning"), ("zq-content", "reasoning"), ("zq-web", "tool_call"), ("zq-local", "tool_call")]
+    {
         assert_eq!(home.search(&[needle]).speakers(), [speakers], "{needle}");
     }
     assert_eq!(home.search(&["zq-between"]).hits().len(), 1);
@@ -297,5 +288,30 @@ fn compactions_repeat_nothing() {
         assert_eq!(home.search(&["zq-asked"]).hits().len(), 2);
         assert_eq!(home.search(&["zq-asked again"]).hits()[0]["turn_number"], 2);
         assert_eq!(home.show(&[&t(1)]).turns().len(), 2);
+    }
+}
+
+/// A call of an MCP tool is told by several records: its words and its answer are found once each.
+#[test]
+fn tools_of_servers_are_searched() {
+    let invocation = json!({"server": "s", "tool": "t", "arguments": {"q": "zq-mcp argument"}});
+    let content = json!([{"type": "text", "text": "zq-mcp result"}]);
+    for shape in [Shape::Legacy, Shape::Paginated] {
+        let home = Home::new();
+        let log = Log::shaped(shape, &t(1), AT).meta().task_started().user("ask").response(json!({
+            "type": "function_call", "name": "mcp__s__t", "call_id": "m1", "arguments": "{\"q\":\"zq-mcp argument\"}",
+        }));
+        let log = match shape {
+            Shape::Legacy => log.event(json!({
+                "type": "mcp_tool_call_end", "call_id": "m1", "invocation": invocation, "result": {"Ok": {"content": content}},
+            })),
+            Shape::Paginated => log.completed(json!({
+                "type": "McpToolCall", "id": "m1", "server": "s", "tool": "t", "status": "completed",
+                "arguments": {"q": "zq-mcp argument"}, "result": {"content": content}, "error": null,
+            })),
+        };
+        home.put(&log.out("m1", "Wall time: 0.1 seconds\nOutput:\nzq-mcp result").agent("done"));
+        assert_eq!(home.search(&["zq-mcp argument"]).speakers(), ["tool_call"], "{shape:?}");
+        assert_eq!(home.search(&["zq-mcp result"]).speakers(), ["tool_output"], "{shape:?}");
     }
 }
