@@ -7,7 +7,7 @@ use serde::Serialize;
 
 /// Standard output, buffered, coloured only where a person looks at it.
 pub struct Out {
-    inner: BufWriter<anstream::AutoStream<io::StdoutLock<'static>>>,
+    inner: BufWriter<Box<dyn Write>>,
     json: bool,
     terminal: bool,
 }
@@ -17,7 +17,9 @@ impl Out {
         let stdout = io::stdout();
         let terminal = stdout.is_terminal();
         // The stream decides by terminal, NO_COLOR and CLICOLOR whether styles are kept.
-        Self { inner: BufWriter::with_capacity(64 << 10, anstream::AutoStream::auto(stdout.lock())), json, terminal }
+        // JSON goes out byte for byte: taking styles out would also take bytes of its texts.
+        let stream: Box<dyn Write> = if json { Box::new(stdout.lock()) } else { Box::new(anstream::AutoStream::auto(stdout.lock())) };
+        Self { inner: BufWriter::with_capacity(64 << 10, stream), json, terminal }
     }
 
     pub fn is_json(&self) -> bool {

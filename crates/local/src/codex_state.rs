@@ -144,31 +144,19 @@ impl CodexState {
     }
 
     fn try_open(&mut self, path: &Path) -> Result<(), String> {
-        let wal = with_suffix(path, "-wal");
-        let shm = with_suffix(path, "-shm");
-        let has_wal = std::fs::metadata(&wal).is_ok_and(|m| m.len() > 0);
-        let has_journal = with_suffix(path, "-journal").exists();
         let text = |e: rusqlite::Error| e.to_string();
-        let open = |p: &Path, immutable: bool| -> rusqlite::Result<Connection> {
-            let uri = format!("file:{}?mode=ro{}", uri_path(p), if immutable { "&immutable=1" } else { "" });
-            let c = Connection::open_with_flags(uri, OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
-            c.busy_timeout(std::time::Duration::ZERO)?;
-            Ok(c)
-        };
-        let connection = if !has_wal && !has_journal {
-            // Nothing is pending, so the file alone is the whole truth; `immutable` takes no lock and makes no file.
-            open(path, true).map_err(text)?
-        } else if has_journal || shm.exists() {
-            open(path, false).map_err(text)?
-        } else {
-            // A log without its shared-memory file: SQLite would make one beside it. Read a private copy instead.
+        let pending = |suffix: &str| std::fs::metadata(with_suffix(path, suffix)).is_ok_and(|m| m.len() > 0);
+        let connection = if pending("-wal") || pending("-journal") {
+            // Opening such a database would write to its shared-memory file, and wait for its locks. A private copy
+            // does neither.
             let folder = tempfile::tempdir().map_err(|e| e.to_string())?;
-            let copy = folder.path().join("state.sqlite");
-            std::fs::copy(path, &copy).map_err(|e| e.to_string())?;
-            std::fs::copy(&wal, with_suffix(&copy, "-wal")).map_err(|e| e.to_string())?;
-            let c = Connection::open(&copy).map_err(text)?;
+            let copy = snapshot(path, folder.path())?;
             self.copy = Some(folder);
-            c
+            Connection::open(&copy).map_err(text)?
+        } else {
+            // Nothing is pending, so the file alone is the whole truth; `immutable` takes no lock and makes no file.
+            let uri = format!("file:{}?mode=ro&immutable=1", uri_path(path));
+            Connection::open_with_flags(uri, OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI | OpenFlags::SQLITE_OPEN_NO_MUTEX).map_err(text)?
         };
         let mut columns = Vec::new();
         {
@@ -292,6 +280,31 @@ fn read_row(r: &rusqlite::Row<'_>) -> rusqlite::Result<DbRow> {
         cli_version: text(15).unwrap_or_default(),
         git: GitInfo { sha: text(16), branch: text(17), origin_url: text(18) },
     })
+}
+
+/// Copies a database with what is pending for it. A copy during which the original changed is made again.
+fn snapshot(path: &Path, folder: &Path) -> Result<PathBuf, String> {
+    const TRIES: usize = 4;
+    let parts: Vec<PathBuf> = ["", "-wal", "-journal"].iter().map(|s| with_suffix(path, s)).collect();
+    let state = || -> Vec<Option<(u64, std::time::SystemTime)>> { parts.iter().map(|p| std::fs::metadata(p).ok().and_then(|m| Some((m.len(), m.modified().ok()?)))).collect() };
+    let copy = folder.join("state.sqlite");
+    for _ in 0..TRIES {
+        let before = state();
+        for (part, suffix) in parts.iter().zip(["", "-wal", "-journal"]) {
+            let to = with_suffix(&copy, suffix);
+            match std::fs::copy(part, &to) {
+                Ok(_) => {}
+                Err(e) if e.kind() == std::io::ErrorKind::NotFound && !suffix.is_empty() => {
+                    let _ = std::fs::remove_file(&to);
+                }
+                Err(e) => return Err(e.to_string()),
+            }
+        }
+        if state() == before {
+            return Ok(copy);
+        }
+    }
+    Err("it changes too quickly to be copied".into())
 }
 
 fn with_suffix(path: &Path, suffix: &str) -> PathBuf {

@@ -275,6 +275,7 @@ fn exact(catalogs: &[Catalog], query: &ListQuery, filter: &Filter<'_>, all: &[Ca
     });
     let total = rows.len() as u64;
     let as_of = cursor.map_or(now.0, |c| c.as_of_ms);
+    let given = cursor.and_then(|c| c.given.as_ref());
     let mut keyed: Vec<(i64, usize, Row)> = rows
         .into_iter()
         .filter_map(|(home, row)| {
@@ -284,11 +285,12 @@ fn exact(catalogs: &[Catalog], query: &ListQuery, filter: &Filter<'_>, all: &[Ca
             }
             Some((key, home, row))
         })
+        .filter(|(_, _, row)| given.is_none_or(|g| !g.has(&row.key)))
         .collect();
     let descending = query.direction == Direction::Descending;
     let order = |a: (i64, &str), b: (i64, &str)| if descending { b.cmp(&a) } else { a.cmp(&b) };
     keyed.sort_by(|(a, _, x), (b, _, y)| order((*a, &x.key), (*b, &y.key)));
-    if let Some(c) = cursor {
+    if let Some(c) = cursor.filter(|c| c.given.is_none()) {
         let last = (c.last_ms, c.last_id.as_str());
         keyed.retain(|(key, _, row)| {
             let here = (*key, row.key.as_str());
@@ -308,6 +310,11 @@ fn exact(catalogs: &[Catalog], query: &ListQuery, filter: &Filter<'_>, all: &[Ca
             c.floor_mtime_ms = before.floor_mtime_ms;
             c.first_ms = before.first_ms;
             c.first_id = before.first_id.clone();
+        }
+        if small && cursor.is_none_or(|c| c.given.is_some()) {
+            let mut given = given.cloned().unwrap_or_default();
+            keyed.iter().for_each(|(_, _, row)| given.add(&row.key));
+            c.given = Some(given);
         }
         c.encode()
     });

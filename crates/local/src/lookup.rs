@@ -8,7 +8,7 @@ use threadkeep_rollout::lineage::{History, Member};
 use threadkeep_rollout::walk::FileEntry;
 
 use crate::catalog::Catalog;
-use crate::list::{Candidate, LocalStore, add_names, candidates, load};
+use crate::list::{LocalStore, add_names, candidates, load};
 use crate::row::{self, Row};
 
 /// Why one thread was not found.
@@ -117,17 +117,15 @@ fn by_id(catalogs: &[Catalog], id: ThreadId, depth: Depth) -> Option<Result<(usi
         }
     }
     // A header may name another thread than its file's name does.
-    for c in candidates(catalogs) {
-        if let Candidate::Group { home, group } = c {
-            let g = &catalogs[home].groups[group];
-            let odd = g.id.is_none() || g.files.iter().any(|i| !catalogs[home].files[*i as usize].name.canonical);
-            if odd || g.id != Some(id) {
-                let header = header_id(&catalogs[home], &catalogs[home].files[g.files[0] as usize]);
-                if header == Some(id) {
-                    return done(home, row::row(&catalogs[home], g, depth));
-                }
-            }
-        }
+    let by_header = threadkeep_rollout::par::map(&candidates(catalogs), |c| {
+        let (home, row) = load(catalogs, *c, Depth::Head)?;
+        (row.thread.id == Some(id) && !row.members.is_empty()).then_some((home, row))
+    });
+    if let Some((home, found)) = by_header.into_iter().flatten().next() {
+        let catalog = &catalogs[home];
+        let members = found.members.iter().map(|m| row::member(catalog, &m.entry, depth)).collect();
+        let name_id = found.members[0].entry.name.id;
+        return done(home, row::build(catalog, name_id, members, depth));
     }
     for catalog in catalogs {
         if let Some(db) = catalog.ghosts.get(&id) {
@@ -149,13 +147,6 @@ impl OpenThread {
         let rows: Vec<(usize, Row)> = threadkeep_rollout::par::map(&all, |c| load(&self.catalogs, *c, Depth::Head)).into_iter().flatten().collect();
         Some(crate::list::children(&self.catalogs, &rows).get(&id).map_or(0, |c| c.len() as u64))
     }
-}
-
-/// The id in a file's first line.
-fn header_id(catalog: &Catalog, entry: &FileEntry) -> Option<ThreadId> {
-    let path = catalog.home.absolute(&entry.path);
-    let mut lines = threadkeep_rollout::records::LineReader::open(&path, entry.name.form, row::follow(entry), 32 << 10).ok()?;
-    threadkeep_record::SessionMeta::parse(threadkeep_record::damage::trim(lines.next()?.bytes))?.id
 }
 
 fn by_path(catalogs: &[Catalog], path: &Path, depth: Depth) -> Result<(usize, Row), LookupError> {
@@ -216,7 +207,7 @@ fn by_name(catalogs: &[Catalog], query: &str) -> (Vec<ThreadId>, Vec<ThreadId>) 
 
 fn by_prefix(catalogs: &[Catalog], query: &str) -> Vec<ThreadId> {
     let prefix = query.to_ascii_lowercase();
-    if prefix.len() < 4 || !prefix.bytes().all(|b| b.is_ascii_hexdigit() || b == b'-') {
+    if !prefix.bytes().all(|b| b.is_ascii_hexdigit() || b == b'-') {
         return vec![];
     }
     let mut ids: Vec<ThreadId> = catalogs

@@ -86,7 +86,16 @@ pub fn row(catalog: &Catalog, group: &Group, depth: Depth) -> Row {
 
 /// Builds a row from files that were read. The first header names the thread; the file name only where there is none.
 #[must_use]
-pub fn build(catalog: &Catalog, name_id: Option<ThreadId>, members: Vec<Member>, depth: Depth) -> Row {
+pub fn build(catalog: &Catalog, name_id: Option<ThreadId>, mut members: Vec<Member>, depth: Depth) -> Row {
+    for m in &mut members {
+        // Where a fork's own header is damaged, the next one is the copy of its parent's.
+        let other = m.facts.header.as_ref().is_some_and(|h| h.id.is_some() && h.id != m.entry.name.id);
+        if m.facts.header_after_damage && other && m.entry.name.id.is_some() {
+            m.facts.header = None;
+            m.facts.damaged += 1;
+            m.facts.damage.push(threadkeep_record::fold::Damage { line: None, offset: 0, reason: DamageReason::NoHeader });
+        }
+    }
     let assembly = lineage::assemble(&catalog.home, name_id, &members);
     let head = &members[assembly.head];
     let root = root_of(&members, &assembly);
@@ -111,10 +120,11 @@ pub fn build(catalog: &Catalog, name_id: Option<ThreadId>, members: Vec<Member>,
     let records = counted.iter().map(|m| m.facts.whole.as_ref().map(|w| w.records)).sum::<Option<u64>>();
     let forks_other = header.and_then(|h| h.history_base.as_ref()).is_some_and(|b| Some(b.thread_id) != id);
     let mut preview = root.facts.preview.clone();
-    let mut turns = counted.first().filter(|_| counted.len() == 1 && !forks_other).and_then(|m| m.facts.whole.as_ref()).map(|w| w.turns);
+    let mut turns = counted.first().filter(|_| counted.len() == 1 && !head.facts.header.as_ref().is_some_and(|h| h.history_base.is_some())).and_then(|m| m.facts.whole.as_ref()).map(|w| w.turns);
     let mut tokens = head.facts.whole.as_ref().and_then(|w| w.tokens);
     let mut model = head.facts.model.clone();
-    if counted.len() > 1 || forks_other {
+    let continues = head.facts.header.as_ref().is_some_and(|h| h.history_base.is_some());
+    if counted.len() > 1 || continues {
         let history = history(catalog, id, &members, assembly.head);
         for reason in &history.missing {
             note(&mut damage, &head.entry.path, reason);

@@ -120,7 +120,11 @@ impl LocalStore {
         if let Some(c) = &cursor {
             // What was written to since the first page moved to the front; it stays where the walk found it only by
             // its key, so nothing that was given comes again.
-            ordered.retain(|(ms, key, _)| (*ms, key) <= (c.thread_ms, &c.thread) || *key == c.thread);
+            let moved = |key: &str| c.given.as_ref().is_some_and(|g| !g.has(key));
+            ordered.retain(|(ms, key, _)| (*ms, key) <= (c.thread_ms, &c.thread) || moved(key));
+            if let Some(g) = &c.given {
+                ordered.retain(|(_, key, _)| !g.has(key) || *key == c.thread);
+            }
             if let Some(at) = ordered.iter().position(|(_, key, _)| *key == c.thread) {
                 let reached = ordered.remove(at);
                 ordered.insert(0, reached);
@@ -159,7 +163,14 @@ impl LocalStore {
                 }
                 if fresh > take && page.next_cursor.is_none() {
                     let given = if take > 0 { (f.order_ms, f.key.clone(), (already + take) as u64) } else { (f.order_ms, f.key.clone(), already as u64) };
-                    page.next_cursor = Some(SearchCursor::new(query.clone(), search.clone(), cursor.as_ref().map_or(now.0, |c| c.as_of_ms), given.0, given.1, given.2).encode());
+                    let mut next = SearchCursor::new(query.clone(), search.clone(), cursor.as_ref().map_or(now.0, |c| c.as_of_ms), given.0, given.1, given.2);
+                    if small {
+                        // What was passed, with or without a hit, is not looked at again.
+                        let mut passed = cursor.as_ref().and_then(|c| c.given.clone()).unwrap_or_default();
+                        ordered.iter().take_while(|(_, key, _)| *key != f.key).for_each(|(_, key, _)| passed.add(key));
+                        next.given = Some(passed);
+                    }
+                    page.next_cursor = Some(next.encode());
                     if !options.count {
                         break 'pages;
                     }

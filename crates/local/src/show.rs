@@ -4,7 +4,6 @@ use std::collections::HashSet;
 use std::io::{self, Write};
 
 use serde_json::{Map, Value, json};
-use threadkeep_record::item::completed;
 use threadkeep_record::item::{Image, Item, ItemBody, Origin};
 use threadkeep_record::{Envelope, LineState, Speaker, check_line, preview, sniff};
 use threadkeep_rollout::lineage::Role;
@@ -151,25 +150,18 @@ impl TurnBuilder<'_> {
         if of_known_call && item.origin != Origin::Response && matches!(item.body, ItemBody::ToolOutput { .. } | ItemBody::ToolCall { .. }) {
             return;
         }
-        if item.origin == Origin::Completed && matches!(item.body, ItemBody::ToolOutput { .. }) {
-            self.command(&envelope, &item, line, path);
+        if let ItemBody::ToolOutput { command: Some(command), .. } = &item.body {
+            // A command that a person ran: the call has no record of its own.
+            let mut call = blank("tool_call", Some(Speaker::ToolCall), path, line);
+            call.id = item.call_id.clone();
+            call.text = command.clone();
+            call.time = time;
+            call.extra.insert("name".into(), json!("shell"));
+            self.items.push((item.origin, call));
         }
         if let Some(mut shown) = self.item(&item, line, path) {
             shown.time = time;
             self.items.push((item.origin, shown));
-        }
-    }
-
-    /// A command that a person ran: the call has no record of its own.
-    fn command(&mut self, envelope: &Envelope<'_>, item: &Item, line: &RawLine<'_>, path: &str) {
-        let Ok(payload) = serde_json::from_str::<Value>(envelope.payload) else { return };
-        if let Some(command) = completed::command_of(&payload) {
-            let mut call = blank("tool_call", Some(Speaker::ToolCall), path, line);
-            call.id = item.call_id.clone();
-            call.text = command;
-            call.time = envelope.time();
-            call.extra.insert("name".into(), json!("shell"));
-            self.items.push((Origin::Completed, call));
         }
     }
 
@@ -197,7 +189,7 @@ impl TurnBuilder<'_> {
                 put("name", json!(name));
                 ("tool_call", Some(Speaker::ToolCall), text.clone())
             }
-            ItemBody::ToolOutput { text, exit_code, images } => {
+            ItemBody::ToolOutput { text, exit_code, images, .. } => {
                 put("exit_code", json!(exit_code));
                 put("images", images_json(images));
                 ("tool_output", Some(Speaker::ToolOutput), text.clone())

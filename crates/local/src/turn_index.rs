@@ -2,7 +2,7 @@
 
 use threadkeep_record::damage;
 use threadkeep_record::turns::{Accounts, Signal, Step, TurnStatus, TurnTracker, signal_of_line};
-use threadkeep_record::{Envelope, Item, ItemBody, UtcMillis, sniff};
+use threadkeep_record::{Envelope, Item, ItemBody, LineState, UtcMillis, check_line, sniff};
 use threadkeep_rollout::lineage::History;
 use threadkeep_rollout::records::{BUFFER, LineReader};
 
@@ -60,7 +60,10 @@ impl TurnIndex {
                     continue;
                 }
                 record += 1;
-                let (signal, id) = if line.long { (Signal::Content, None) } else { signal_of_line(text, accounts) };
+                let (signal, id) = if line.long { (Signal::Content, None) } else if text.ends_with(b"}") { signal_of_line(text, accounts) } else { (Signal::None, None) };
+                // The prefix of a broken record must not begin or end a turn.
+                let matters = !matches!(signal, Signal::None | Signal::Content);
+                let signal = if matters && !line.long && matches!(check_line(line.bytes), LineState::Damaged(_)) { Signal::None } else { signal };
                 let running = tracker.is_running();
                 match tracker.step(signal) {
                     Step::Stay => {}

@@ -56,6 +56,8 @@ pub struct Fold {
     check: Check,
     /// The first header.
     pub header: Option<SessionMeta>,
+    /// Damaged lines stood before the header, so it may be a copy of another thread's.
+    pub header_after_damage: bool,
     /// Which accounts the file has.
     pub accounts: Accounts,
     /// Records read, damaged ones not counted.
@@ -103,6 +105,7 @@ impl Fold {
         Self {
             check,
             header: None,
+            header_after_damage: false,
             accounts: Accounts::default(),
             records: 0,
             damaged: 0,
@@ -236,6 +239,7 @@ impl Fold {
     fn header(&mut self, record: &[u8], timestamp: &[u8]) {
         if self.header.is_none() {
             self.header = SessionMeta::parse(record);
+            self.header_after_damage = self.damaged > 0;
             if self.records > 1 {
                 self.time_text(timestamp);
             }
@@ -281,7 +285,8 @@ impl Fold {
     fn event(&mut self, record: &[u8], s: &Sniffed<'_>) {
         match s.payload_type {
             b"token_count" => self.keep_tokens(record),
-            b"task_started" | b"turn_started" => self.signal_both(Signal::Started, s.timestamp),
+            // Few enough to be parsed: the prefix of a broken record must not begin a turn.
+            b"task_started" | b"turn_started" if parse(record).is_some() => self.signal_both(Signal::Started, s.timestamp),
             b"task_complete" | b"turn_complete" => self.signal_both(Signal::Completed { failed: false }, s.timestamp),
             b"turn_aborted" => self.signal_both(Signal::Aborted, s.timestamp),
             b"agent_message" => {
@@ -338,6 +343,7 @@ impl Fold {
                 let first = self.header.is_none();
                 if first {
                     self.header = SessionMeta::parse(record);
+                    self.header_after_damage = self.damaged > 0;
                 }
                 if !first {
                     self.time(envelope.time());

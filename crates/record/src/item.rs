@@ -3,7 +3,7 @@
 //! A kind that is not known, or does not fit its known shape, is [`ItemBody::Unknown`] with a reason: never an error,
 //! never skipped. The record's bytes stay the truth.
 
-pub mod completed;
+mod completed;
 mod event;
 mod response;
 pub mod tool;
@@ -106,6 +106,8 @@ pub enum ItemBody {
         exit_code: Option<i64>,
         /// Pictures.
         images: Vec<Image>,
+        /// The command line, where the answer tells it too (a person's own command has no call record).
+        command: Option<String>,
     },
     /// A change of files.
     Patch {

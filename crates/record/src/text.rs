@@ -69,7 +69,11 @@ pub fn pieces(item: &Item) -> Vec<(Speaker, Cow<'_, str>)> {
         ItemBody::Reasoning { parts } => parts.iter().filter(|p| !p.is_empty()).map(|p| (Speaker::Reasoning, Cow::Borrowed(p.as_str()))).collect(),
         ItemBody::Plan { text } => one(Speaker::Plan, text),
         ItemBody::ToolCall { values, .. } => values.iter().filter(|v| !v.is_empty()).map(|v| (Speaker::ToolCall, Cow::Borrowed(v.as_str()))).collect(),
-        ItemBody::ToolOutput { text, .. } => one(Speaker::ToolOutput, text),
+        ItemBody::ToolOutput { text, command, .. } => {
+            let mut both = one(Speaker::ToolCall, command.as_deref().unwrap_or(""));
+            both.extend(one(Speaker::ToolOutput, text));
+            both
+        }
         ItemBody::Patch { changes, .. } => changes
             .iter()
             .flat_map(|c| [&c.path, &c.diff])

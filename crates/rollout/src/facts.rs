@@ -30,6 +30,8 @@ const HEAD_LIMIT: u64 = 256 << 20;
 pub struct FileFacts {
     /// The first header.
     pub header: Option<SessionMeta>,
+    /// Damaged lines stood before the header.
+    pub header_after_damage: bool,
     /// Preview.
     pub preview: Option<String>,
     /// First message with text.
@@ -149,6 +151,7 @@ fn finish(fold: Fold, whole: bool, reached_end: bool, bytes: u64) -> FileFacts {
         last_time: fold.last_time.filter(|_| whole.is_some()),
         tail_read: whole.is_some(),
         empty: whole.is_some() && fold.is_empty(),
+        header_after_damage: fold.header_after_damage,
         header: fold.header,
         model: fold.model,
         whole,

@@ -32,6 +32,8 @@ pub struct Cursor {
     pub first_ms: Option<i64>,
     /// Id of that row.
     pub first_id: Option<String>,
+    /// In a small home: the rows given so far, each by a hash, so that none is lost or doubled however threads move.
+    pub given: Option<Given>,
 }
 
 /// A place behind a hit.
@@ -50,6 +52,31 @@ pub struct SearchCursor {
     pub hits_given: u64,
     /// When the first page was made.
     pub as_of_ms: i64,
+    /// In a small home: the threads that were passed.
+    pub given: Option<Given>,
+}
+
+/// Keys of rows, each by a hash of 48 bits.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Given(String);
+
+impl Given {
+    /// Adds a key.
+    pub fn add(&mut self, key: &str) {
+        self.0.push_str(&URL_SAFE_NO_PAD.encode(&hash(key).to_be_bytes()[2..]));
+    }
+
+    /// Whether a key was added.
+    #[must_use]
+    pub fn has(&self, key: &str) -> bool {
+        let want = URL_SAFE_NO_PAD.encode(&hash(key).to_be_bytes()[2..]);
+        self.0.as_bytes().chunks(8).any(|c| c == want.as_bytes())
+    }
+}
+
+/// FNV-1a, which is the same on every machine and in every version.
+fn hash(key: &str) -> u64 {
+    key.bytes().fold(0xcbf2_9ce4_8422_2325, |h, b| (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3))
 }
 
 /// A place behind a turn.
@@ -89,7 +116,7 @@ impl Cursor {
     /// A cursor behind a row.
     #[must_use]
     pub fn new(query: ListQuery, as_of_ms: i64, last_ms: i64, last_id: String) -> Self {
-        Self { kind: LIST.into(), query, as_of_ms, last_ms, last_id, floor_mtime_ms: None, first_ms: None, first_id: None }
+        Self { kind: LIST.into(), query, as_of_ms, last_ms, last_id, floor_mtime_ms: None, first_ms: None, first_id: None, given: None }
     }
 
     /// The text for a caller.
@@ -108,7 +135,7 @@ impl SearchCursor {
     /// A cursor behind a hit.
     #[must_use]
     pub fn new(query: ListQuery, search: SearchQuery, as_of_ms: i64, thread_ms: i64, thread: String, hits_given: u64) -> Self {
-        Self { kind: SEARCH.into(), query, search, thread_ms, thread, hits_given, as_of_ms }
+        Self { kind: SEARCH.into(), query, search, thread_ms, thread, hits_given, as_of_ms, given: None }
     }
 
     /// The text for a caller.

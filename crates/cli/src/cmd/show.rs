@@ -65,7 +65,7 @@ fn json_out(global: &Global, args: &ShowArgs, store: &threadkeep_local::LocalSto
     let (now, later) = wanted.split_at(wanted.len().min(limit));
     let next = later.first().map(|i| TurnCursor::new(open.row.key.clone(), index.turns[*i].number).encode());
     let mut row = open.row.clone();
-    row.thread.turns = Some(index.turns.iter().filter(|t| !t.taken_back).count() as u64);
+    row.thread.turns = open.history.missing.is_empty().then(|| index.turns.iter().filter(|t| !t.taken_back).count() as u64);
     row.thread.children = open.children();
     let thread = thread_json(&row, (store.homes().len() > 1).then(|| &store.homes()[open.home]));
     let mut failed = None;

@@ -314,3 +314,35 @@ fn b44_other_copies() {
     }
     assert_eq!(fs::read_dir(home.file("sessions/2026/03/01")).expect("a folder").count(), 6, "nothing is tidied up");
 }
+
+/// A record that is lost begins no turn and ends none: every command counts the same turns.
+#[test]
+fn b30_damage_is_no_turn() {
+    for shape in SHAPES {
+        let log = talk(Log::shaped(shape, &t(1), AT).meta(), 1..=2);
+        let next = log.clone().user("said-3-").lines()[3].clone();
+        let half = &next[..next.len() - 20];
+        let middle = [half, b"\n", &next, &log.clone().ordinal(4).agent("said-4-").lines()[3]].concat();
+        let garbled =
+            [&next, &b"{\"type\":\"event_msg\",\"payload\":{\"type\":\"user_message\",\"mess\x01\n"[..]].concat();
+        for (bytes, turns) in [(middle, 2), (half.to_vec(), 1), (garbled, 2), (vec![0; 500], 1)] {
+            let home = Home::new();
+            home.put(&log.clone().raw(&bytes));
+            let listed = home.list(&["--count"]).thread(&t(1))["turns"].clone();
+            let shown = home.show(&[&t(1)]);
+            assert_eq!(
+                (&listed, &shown.json["thread"]["turns"]),
+                (&json!(turns), &json!(turns)),
+                "{shape:?} {}",
+                bytes.escape_ascii()
+            );
+            assert_eq!(shown.turns().len(), turns);
+        }
+        let home = Home::new();
+        let broken = talk(Log::shaped(shape, &t(1), AT).meta().task_started(), 1..=1).raw(b"{\"broken\n");
+        home.put(&talk(broken.raw(&[0; 90]).raw(b"\n"), 2..=2).task_complete("said-2-"));
+        let shown = home.show(&[&t(1)]);
+        assert_eq!(shown.turns().len(), 1, "{shown:?}");
+        assert_eq!(home.list(&["--count"]).thread(&t(1))["turns"], 1);
+    }
+}

@@ -175,6 +175,29 @@ fn header_of_another_id_than_the_name() {
         assert!(damage(out.thread(&t(9))) > 0, "{out:?}");
         assert!(home.show(&[&t(9)]).said().contains("first answer"));
         assert_eq!(home.search(&["needle question"]).hit_threads(), ids([9]));
+        assert_eq!(home.search(&["needle question", "--thread", &t(9)]).hit_threads(), ids([9]));
+    }
+}
+
+/// The same with something in front of the header: whatever id the list tells, `show` finds it.
+#[test]
+fn ids_of_the_list_are_found_by_every_command() {
+    for shape in SHAPES {
+        for front in
+            [&b"garbage\n"[..], b"\xef\xbb\xbf", b"{\"record_type\":\"state\"}\n", b"\n\n", &[0; 300], b"{\"id\":7}\n"]
+        {
+            let home = Home::new();
+            let log = sample(shape);
+            let text = String::from_utf8(log.bytes()).expect("UTF-8").replacen(&t(1), &t(9), 1);
+            home.put_bytes(&log.active_path(), &[front, text.as_bytes()].concat(), log.last());
+            let listed = home.list(&["--all"]).ids();
+            assert_eq!(listed.len(), 1);
+            let shown = home.show(&[&listed[0]]);
+            assert_eq!(shown.json["thread"]["id"], listed[0], "{shape:?} {}", front.escape_ascii());
+            assert!(shown.said().contains("first answer"));
+            assert_eq!(home.search(&["needle question"]).hit_threads(), listed);
+            assert_eq!(home.run(&["resume", &listed[0]]).json["thread_id"], listed[0]);
+        }
     }
 }
 

@@ -171,6 +171,25 @@ fn b103_a_copying_fork_without_its_parent() {
     }
 }
 
+/// The fork's own header is damaged, the copied one is not: it is still the fork, and not a second copy of its parent.
+#[test]
+fn b101_a_copying_fork_whose_own_header_is_damaged() {
+    for damaged in
+        [&b"%%% not a header\n"[..], b"", b"{\"timestamp\":\"2026-03-05T10:00:00.000Z\",\"type\":\"session_m\n"]
+    {
+        let home = Home::new();
+        home.put(&parent());
+        let log = copy(json!({"forked_from_id": t(1)})).turn("own question", "own answer");
+        let bytes = [damaged, &log.bytes()[log.lines()[0].len()..]].concat();
+        home.put_bytes(&log.active_path(), &bytes, log.last());
+        let out = home.list(&["--all"]);
+        assert_eq!(out.set(), ids([1, 2]), "{}", damaged.escape_ascii());
+        assert!(damage(out.thread(&t(2))) > 0);
+        assert_eq!(home.search(&["own answer"]).hit_threads(), ids([2]));
+        assert!(home.show(&[&t(2)]).said().contains("own answer"));
+    }
+}
+
 /// Turns that were taken back do not count, and later ones have the numbers that a reader sees.
 #[test]
 fn rolled_back_turns_do_not_count() {

@@ -263,6 +263,25 @@ fn b66_plain_that_does_not_extend_the_compressed() {
     }
 }
 
+/// A compressed file that cannot be read beside a healthy plain one: the plain one is the thread.
+#[test]
+fn b66_plain_beside_a_broken_compressed() {
+    let log = Log::new(&t(1), AT).meta().turn("packed question", "packed answer");
+    let packed = zstd::encode_all(log.bytes().as_slice(), 3).expect("zstd");
+    for broken in [&b""[..], b"not compressed", &packed[..9], &packed[..packed.len() / 2]] {
+        let home = Home::new();
+        home.put_zst(&log, broken);
+        home.put(&log);
+        let out = home.list(&["--count"]);
+        let row = out.thread(&t(1));
+        assert_eq!((out.ids().len(), &row["turns"], &row["preview"]), (1, &json!(1), &json!("packed question")));
+        let hits = home.search(&["packed answer"]);
+        assert_eq!((hits.hits().len(), &hits.hits()[0]["turn_number"]), (1, &json!(1)));
+        assert!(home.show(&[&t(1)]).said().contains("packed answer"));
+        assert_eq!(home.human(&["show", &t(1), "--raw"]).bytes, log.bytes());
+    }
+}
+
 /// A link to a rollout below `sessions` is not followed, nor one to a folder, nor a circle.
 #[test]
 fn links_below_sessions_are_not_followed() {

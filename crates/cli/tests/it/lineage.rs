@@ -220,7 +220,13 @@ fn b103_a_fork_by_reference_without_its_parent() {
         let row = out.thread(&t(2));
         assert_eq!(row["forked_from_id"], t(1));
         assert!(damage(row) > 0, "the parent that is missing is told: {row}");
-        assert!(home.show(&[&t(2)]).said().contains("answer-20-"));
+        let shown = home.show(&[&t(2)]);
+        assert!(shown.said().contains("answer-20-"));
+        assert_eq!(
+            shown.json["thread"]["turns"],
+            home.list(&["--count"]).thread(&t(2))["turns"],
+            "one answer everywhere"
+        );
         assert_eq!(home.search(&["answer-20-"]).hit_threads(), ids([2]));
         assert_eq!(home.run(&["resume", &t(2)]).json["thread_id"], t(2));
     }

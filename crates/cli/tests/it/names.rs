@@ -202,6 +202,20 @@ fn names_in_a_copied_wal() {
     found_by_name(&home, "copied name", &t(1));
 }
 
+/// A copy with all three files, of a moment when the database was in use: the names are read and nothing is touched.
+#[test]
+fn names_in_a_copied_wal_with_its_index() {
+    let from = Home::new();
+    let state = from.state().row(&t(1), &[("name", text("copied name")), ("history_mode", text("paginated"))]);
+    let home = Home::new();
+    home.put(&Log::paginated(&t(1), AT).meta().turn("a question", "an answer"));
+    for file in ["state_5.sqlite", "state_5.sqlite-wal", "state_5.sqlite-shm"] {
+        home.write(file, std::fs::read(from.file(file)).expect("the database"));
+    }
+    drop(state);
+    found_by_name(&home, "copied name", &t(1));
+}
+
 /// The database in other places: only in `sqlite/`, where the configuration or the environment says.
 #[test]
 fn b69_the_database_in_other_places() {

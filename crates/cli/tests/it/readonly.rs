@@ -183,9 +183,40 @@ fn b37_memory_does_not_follow_the_size_of_a_record() {
             let kb = peak(&home, args);
             assert!(kb < 48 << 10, "{args:?} used {kb} kB");
         }
-        for args in [&["show", &t(2), "--last", "1"][..], &["show", &t(2), "--turn", "2"], &["show", &t(2), "--raw"]] {
+        for args in [
+            &["show", &t(2)][..],
+            &["show", &t(2), "--jsonl"],
+            &["show", &t(2), "--last", "1"],
+            &["show", &t(2), "--turn", "2"],
+            &["show", &t(2), "--raw"],
+            &["resume", &t(2)],
+        ] {
             let kb = peak(&home, args);
             assert!(kb < 64 << 10, "{args:?} used {kb} kB");
         }
     }
+}
+
+/// The same threads compressed, in one frame and in many.
+#[test]
+#[cfg(target_os = "linux")]
+fn b65_memory_does_not_follow_the_size_of_a_compressed_thread() {
+    let home = Home::new();
+    let make = |thread: &str| {
+        (0..60).fold(Log::new(thread, AT).meta(), |log, n| {
+            let output = format!("{n}-").repeat(300_000);
+            log.task_started().user(&format!("question {n}")).out("c", &output).agent("ok")
+        })
+    };
+    let one = make(&t(1));
+    home.put_zst(&one, &zstd::encode_all(one.bytes().as_slice(), 3).expect("zstd"));
+    let many = make(&t(2));
+    let frames = many.lines().iter().flat_map(|line| zstd::encode_all(line.as_slice(), 3).expect("zstd"));
+    home.put_zst(&many, &frames.collect::<Vec<u8>>());
+    for args in [&["list"][..], &["list", "--count"], &["search", "nobody said this"], &["show", &t(1), "--last", "1"]]
+    {
+        let kb = peak(&home, args);
+        assert!(kb < 64 << 10, "{args:?} used {kb} kB");
+    }
+    assert_eq!(home.search(&["question 59"]).hits().len(), 2);
 }

@@ -315,3 +315,26 @@ fn tools_of_servers_are_searched() {
         assert_eq!(home.search(&["zq-mcp result"]).speakers(), ["tool_output"], "{shape:?}");
     }
 }
+
+/// Commands that the user ran are told by one record only.
+#[test]
+fn commands_of_the_user_are_searched() {
+    for shape in [Shape::Legacy, Shape::Paginated] {
+        let home = Home::new();
+        let log = Log::shaped(shape, &t(1), AT).meta().task_started().user("ask");
+        home.put(&match shape {
+            Shape::Legacy => log.event(json!({
+                "type": "exec_command_end", "call_id": "u1", "source": "user_shell", "command": ["/bin/bash", "-lc", "echo zq-typed"],
+                "aggregated_output": "zq-printed\n", "exit_code": 0,
+            })),
+            Shape::Paginated => log.completed(json!({
+                "type": "CommandExecution", "id": "u1", "source": "user_shell", "command": ["/bin/bash", "-lc", "echo zq-typed"],
+                "status": "completed", "aggregated_output": "zq-printed\n", "exit_code": 0, "cwd": "file:///w/p",
+            })),
+        });
+        assert_eq!(home.search(&["zq-typed"]).speakers(), ["tool_call"], "{shape:?}");
+        assert_eq!(home.search(&["zq-printed"]).speakers(), ["tool_output"], "{shape:?}");
+        let said = home.show(&[&t(1)]).said();
+        assert!(said.contains("zq-typed") && said.contains("zq-printed"), "{said}");
+    }
+}

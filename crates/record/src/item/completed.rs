@@ -27,6 +27,7 @@ pub(super) fn read(p: &Value) -> Item {
             text: owned(item, "aggregated_output").or_else(|| owned(item, "formatted_output")).unwrap_or_else(|| text("stdout")),
             exit_code: item.get("exit_code").and_then(Value::as_i64),
             images: vec![],
+            command: item.get("command").and_then(tool::command_text),
         },
         "FileChange" => ItemBody::Patch { changes: tool::file_changes(item.get("changes")), status: owned(item, "status") },
         "McpToolCall" => {
@@ -62,10 +63,4 @@ pub(super) fn read(p: &Value) -> Item {
     let id = owned(item, "id");
     let of_call = matches!(kind, "CommandExecution" | "FileChange" | "McpToolCall" | "DynamicToolCall" | "CollabAgentToolCall" | "WebSearch" | "ImageView" | "ImageGeneration");
     Item { origin: Origin::Completed, call_id: if of_call { id.clone() } else { None }, id, turn_id: owned(p, "turn_id"), body }
-}
-
-/// The command line of a `CommandExecution`, for runs that the model did not ask for (a person's own `!command`).
-#[must_use]
-pub fn command_of(p: &Value) -> Option<String> {
-    tool::command_text(p.get("item").unwrap_or(p).get("command")?)
 }

@@ -40,6 +40,7 @@ pub(super) fn read(p: &Value) -> Item {
             text: owned(p, "aggregated_output").or_else(|| owned(p, "formatted_output")).unwrap_or_else(|| text("stdout")),
             exit_code: p.get("exit_code").and_then(Value::as_i64),
             images: vec![],
+            command: p.get("command").and_then(tool::command_text),
         },
         "mcp_tool_call_end" | "dynamic_tool_call_response" => {
             let result = p.get("result").map(|r| r.get("Ok").or_else(|| r.get("Err")).unwrap_or(r)).or_else(|| p.get("content_items"));

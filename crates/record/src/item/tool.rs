@@ -161,10 +161,10 @@ pub fn output(v: Option<&Value>) -> ItemBody {
                 && let Some(text) = text_of(&o, "output")
             {
                 let exit_code = o.get("metadata").and_then(|m| m.get("exit_code")).and_then(Value::as_i64);
-                return ItemBody::ToolOutput { text: text.to_owned(), exit_code, images: vec![] };
+                return ItemBody::ToolOutput { text: text.to_owned(), exit_code, images: vec![], command: None };
             }
             let (text, exit_code) = strip_header(s);
-            ItemBody::ToolOutput { text: text.to_owned(), exit_code, images: vec![] }
+            ItemBody::ToolOutput { text: text.to_owned(), exit_code, images: vec![], command: None }
         }
         Value::Array(parts) => parts_output(parts),
         Value::Object(o) => {
@@ -176,10 +176,10 @@ pub fn output(v: Option<&Value>) -> ItemBody {
             }
             let mut strings = Vec::new();
             collect_strings(v, &mut strings);
-            ItemBody::ToolOutput { text: strings.join("\n"), exit_code: None, images: vec![] }
+            ItemBody::ToolOutput { text: strings.join("\n"), exit_code: None, images: vec![], command: None }
         }
-        Value::Null => ItemBody::ToolOutput { text: String::new(), exit_code: None, images: vec![] },
-        other => ItemBody::ToolOutput { text: other.to_string(), exit_code: None, images: vec![] },
+        Value::Null => ItemBody::ToolOutput { text: String::new(), exit_code: None, images: vec![], command: None },
+        other => ItemBody::ToolOutput { text: other.to_string(), exit_code: None, images: vec![], command: None },
     }
 }
 
@@ -200,7 +200,7 @@ fn parts_output(parts: &[Value]) -> ItemBody {
             text.extend(strings);
         }
     }
-    ItemBody::ToolOutput { text: text.join("\n"), exit_code, images }
+    ItemBody::ToolOutput { text: text.join("\n"), exit_code, images, command: None }
 }
 
 /// Takes the lines that the shell tools put before the output (`Exit code: 0`, `Wall time: …`, `Chunk ID: …`) off,
