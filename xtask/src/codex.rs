@@ -56,13 +56,10 @@ pub fn write_config(home: &Path) -> Result<()> {
 /// Where binaries and homes are kept: `THREADKEEP_PEER`, else `target/peer`. Not under the system's temporary
 /// directory: Codex warns about a home there.
 pub fn peer_dir() -> Result<PathBuf> {
-    let dir = std::env::var_os("THREADKEEP_PEER").map_or_else(
-        || crate::workspace_root().join("target/peer"),
-        PathBuf::from,
-    );
+    let dir =
+        std::env::var_os("THREADKEEP_PEER").map_or_else(|| crate::workspace_root().join("target/peer"), PathBuf::from);
     fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
-    dir.canonicalize()
-        .with_context(|| format!("cannot resolve {}", dir.display()))
+    dir.canonicalize().with_context(|| format!("cannot resolve {}", dir.display()))
 }
 
 /// A released version that is installed.
@@ -81,17 +78,12 @@ impl Codex {
         let dir = peer.join(format!("codex-{version}"));
         let log = peer.join("app-server.stderr");
         if let Some(binary) = native_binary(&dir) {
-            return Ok(Self {
-                version: version.to_owned(),
-                binary,
-                log,
-            });
+            return Ok(Self { version: version.to_owned(), binary, log });
         }
         fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
         // Without one, npm would take a package.json of a directory above as the project to install into.
         let package = dir.join("package.json");
-        fs::write(&package, "{\"private\":true}\n")
-            .with_context(|| format!("cannot write {}", package.display()))?;
+        fs::write(&package, "{\"private\":true}\n").with_context(|| format!("cannot write {}", package.display()))?;
         let spec = format!("@openai/codex@{version}");
         let status = Command::new("npm")
             .args(["install", "--silent", "--no-audit", "--no-fund", &spec])
@@ -99,49 +91,26 @@ impl Codex {
             .status()
             .context("cannot run npm, which installs the peer; is Node.js there?")?;
         if !status.success() {
-            bail!(
-                "`npm install {spec}` failed ({status}) in {}",
-                dir.display()
-            );
+            bail!("`npm install {spec}` failed ({status}) in {}", dir.display());
         }
         match native_binary(&dir) {
-            Some(binary) => Ok(Self {
-                version: version.to_owned(),
-                binary,
-                log,
-            }),
-            None => bail!(
-                "{spec} was installed into {}, but it has no native binary for this platform",
-                dir.display()
-            ),
+            Some(binary) => Ok(Self { version: version.to_owned(), binary, log }),
+            None => bail!("{spec} was installed into {}, but it has no native binary for this platform", dir.display()),
         }
     }
 
     /// `codex app-server` on that home, with the environment that keeps it offline.
     fn app_server_command(&self, home: &Path) -> Command {
         let mut command = Command::new(&self.binary);
-        command
-            .arg("app-server")
-            .env("CODEX_HOME", home)
-            .env("MOCK_KEY", "x")
-            .env("RUST_LOG", "warn");
-        for name in [
-            "OPENAI_API_KEY",
-            "CODEX_API_KEY",
-            "OPENAI_BASE_URL",
-            "CODEX_SQLITE_HOME",
-        ] {
+        command.arg("app-server").env("CODEX_HOME", home).env("MOCK_KEY", "x").env("RUST_LOG", "warn");
+        for name in ["OPENAI_API_KEY", "CODEX_API_KEY", "OPENAI_BASE_URL", "CODEX_SQLITE_HOME"] {
             command.env_remove(name);
         }
         // At start Codex looks for plugins on the network. A proxy on a closed port makes such attempts fail at once.
         for name in ["http_proxy", "https_proxy", "all_proxy"] {
-            command
-                .env(name, "http://127.0.0.1:9")
-                .env(name.to_uppercase(), "http://127.0.0.1:9");
+            command.env(name, "http://127.0.0.1:9").env(name.to_uppercase(), "http://127.0.0.1:9");
         }
-        command
-            .env("no_proxy", "127.0.0.1,localhost")
-            .env("NO_PROXY", "127.0.0.1,localhost");
+        command.env("no_proxy", "127.0.0.1,localhost").env("NO_PROXY", "127.0.0.1,localhost");
         command
     }
 }
@@ -150,12 +119,7 @@ impl Codex {
 /// platform, at a place that has moved over versions.
 fn native_binary(dir: &Path) -> Option<PathBuf> {
     let entries = |dir: PathBuf| {
-        let mut paths: Vec<_> = fs::read_dir(dir)
-            .into_iter()
-            .flatten()
-            .flatten()
-            .map(|e| e.path())
-            .collect();
+        let mut paths: Vec<_> = fs::read_dir(dir).into_iter().flatten().flatten().map(|e| e.path()).collect();
         paths.sort_unstable();
         paths
     };

@@ -128,23 +128,15 @@ pub fn run(options: &Options) -> Result<String> {
     let begun = Instant::now();
     let home = &options.home;
     if fs::read_dir(home).is_ok_and(|mut entries| entries.next().is_some()) {
-        bail!(
-            "{} is not empty; sessions of two runs must not mix, so remove it or choose another",
-            home.display()
-        );
+        bail!("{} is not empty; sessions of two runs must not mix, so remove it or choose another", home.display());
     }
     if options.cwds == 0 {
         bail!("--cwds must be at least 1");
     }
-    fs::create_dir_all(home.join("archived_sessions"))
-        .with_context(|| format!("cannot make {}", home.display()))?;
+    fs::create_dir_all(home.join("archived_sessions")).with_context(|| format!("cannot make {}", home.display()))?;
     codex::write_config(home)?;
 
-    let pools = Pools::new(
-        &mut Rng::stream(options.seed, 0),
-        options.cwds,
-        options.small_base,
-    );
+    let pools = Pools::new(&mut Rng::stream(options.seed, 0), options.cwds, options.small_base);
     let jobs = plan(options, &pools)?;
     let entries = write_all(options, &pools, &jobs)?;
     write_indexes(home, &entries)?;
@@ -161,18 +153,11 @@ pub fn run(options: &Options) -> Result<String> {
 
 fn plan(options: &Options, pools: &Pools) -> Result<Vec<Job>> {
     let mut rng = Rng::stream(options.seed, 1);
-    let first_ms = options
-        .start
-        .to_zoned(TimeZone::UTC)
-        .context("--start")?
-        .timestamp()
-        .as_millisecond();
+    let first_ms = options.start.to_zoned(TimeZone::UTC).context("--start")?.timestamp().as_millisecond();
     let first_ms = u64::try_from(first_ms).context("--start is before 1970")?;
     let span_ms = (options.days * 86_400_000) as f64;
     let total = options.n + options.exact.len();
-    let mut starts: Vec<u64> = (0..total)
-        .map(|_| first_ms + (span_ms * rng.unit().powf(0.7)) as u64)
-        .collect();
+    let mut starts: Vec<u64> = (0..total).map(|_| first_ms + (span_ms * rng.unit().powf(0.7)) as u64).collect();
     starts.sort_unstable();
 
     let mut exact_at = BTreeMap::new();
@@ -193,18 +178,14 @@ fn plan(options: &Options, pools: &Pools) -> Result<Vec<Job>> {
         };
         let exact = exact_at.get(&seq).copied();
         // Drawn for exact sessions too, so that they do not change what comes after them.
-        let usual = (options.median_kb * 1000.0 * rng.log_normal(0.0, options.sigma))
-            .min(options.max_mb * 1e6);
+        let usual = (options.median_kb * 1000.0 * rng.log_normal(0.0, options.sigma)).min(options.max_mb * 1e6);
         let cwd = (rng.exponential(0.15) as usize).min(pools.cwds.len() - 1);
-        let source = [
-            "cli", "cli", "cli", "cli", "cli", "cli", "vscode", "vscode", "vscode", "exec",
-        ][rng.below(10) as usize];
+        let source =
+            ["cli", "cli", "cli", "cli", "cli", "cli", "vscode", "vscode", "vscode", "exec"][rng.below(10) as usize];
         let first: String = rng.pick::<str>(&pools.users).chars().take(200).collect();
         let archived = rng.chance(options.archived) && exact.is_none();
         let compressed = rng.chance(options.zst);
-        let name = rng
-            .chance(options.named)
-            .then(|| format!("Name {} {seq}", rng.pick::<str>(&pools.words)));
+        let name = rng.chance(options.named).then(|| format!("Name {} {seq}", rng.pick::<str>(&pools.words)));
         let plan = Plan {
             seq,
             start_ms,
@@ -215,22 +196,14 @@ fn plan(options: &Options, pools: &Pools) -> Result<Vec<Job>> {
             provider: options.provider.clone(),
             first,
         };
-        Job {
-            plan,
-            archived,
-            compressed,
-            name,
-            exact,
-        }
+        Job { plan, archived, compressed, name, exact }
     });
     Ok(jobs.collect())
 }
 
 /// Sessions do not depend on each other, so the cores share them; the entries come back in the order of the jobs.
 fn write_all(options: &Options, pools: &Pools, jobs: &[Job]) -> Result<Vec<Entry>> {
-    let workers = thread::available_parallelism()
-        .map_or(1, |n| n.get())
-        .min(jobs.len().max(1));
+    let workers = thread::available_parallelism().map_or(1, |n| n.get()).min(jobs.len().max(1));
     let (next, failed) = (AtomicUsize::new(0), AtomicBool::new(false));
     let done = Mutex::new(Vec::with_capacity(jobs.len()));
     let work = || -> Result<()> {
@@ -247,9 +220,7 @@ fn write_all(options: &Options, pools: &Pools, jobs: &[Job]) -> Result<Vec<Entry
                 }
             }
         }
-        done.lock()
-            .expect("no worker panics while it holds this")
-            .extend(mine);
+        done.lock().expect("no worker panics while it holds this").extend(mine);
         Ok(())
     };
     thread::scope(|scope| -> Result<()> {
@@ -277,11 +248,8 @@ fn write_session(
     let written = session::write(buffer, rng, pools, plan);
 
     let start = timestamp(plan.start_ms).to_zoned(TimeZone::UTC);
-    let dir = if job.archived {
-        "archived_sessions".to_owned()
-    } else {
-        start.strftime("sessions/%Y/%m/%d").to_string()
-    };
+    let dir =
+        if job.archived { "archived_sessions".to_owned() } else { start.strftime("sessions/%Y/%m/%d").to_string() };
     let compressed;
     let (data, suffix): (&[u8], _) = if job.compressed {
         compressed = zstd::bulk::compress(buffer, 3).context("cannot compress a session")?;
@@ -289,14 +257,9 @@ fn write_session(
     } else {
         (buffer, "")
     };
-    let path = format!(
-        "{dir}/rollout-{}-{}.jsonl{suffix}",
-        start.strftime("%Y-%m-%dT%H-%M-%S"),
-        written.id
-    );
+    let path = format!("{dir}/rollout-{}-{}.jsonl{suffix}", start.strftime("%Y-%m-%dT%H-%M-%S"), written.id);
     if !known.contains(&dir) {
-        fs::create_dir_all(options.home.join(&dir))
-            .with_context(|| format!("cannot make {dir}"))?;
+        fs::create_dir_all(options.home.join(&dir)).with_context(|| format!("cannot make {dir}"))?;
         known.insert(dir);
     }
     let full = options.home.join(&path);
@@ -339,7 +302,6 @@ fn write_indexes(home: &Path, entries: &[Entry]) -> Result<()> {
             writeln!(names, "{line}")?;
         }
     }
-    fs::write(home.join("session_index.jsonl"), names)
-        .context("cannot write session_index.jsonl")?;
+    fs::write(home.join("session_index.jsonl"), names).context("cannot write session_index.jsonl")?;
     fs::write(home.join("manifest.jsonl"), manifest).context("cannot write manifest.jsonl")
 }

@@ -1,11 +1,7 @@
 //! Chores of the project that need more than a shell: synthetic homes, whole-process benchmarks, and the released
 //! Codex as an oracle. Run as `cargo xtask <command>`.
 
-#![allow(
-    clippy::print_stdout,
-    clippy::print_stderr,
-    reason = "a tool for developers: its output is its purpose"
-)]
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a tool for developers: its output is its purpose")]
 #![allow(missing_docs, reason = "nothing uses this as a library")]
 
 mod codex;

@@ -46,17 +46,12 @@ impl Entry {
 
 pub fn read(home: &Path) -> Result<Vec<Entry>> {
     let path = home.join("manifest.jsonl");
-    let text = fs::read_to_string(&path).with_context(|| {
-        format!(
-            "cannot read {}; make the home with `cargo xtask gen-home`",
-            path.display()
-        )
-    })?;
+    let text = fs::read_to_string(&path)
+        .with_context(|| format!("cannot read {}; make the home with `cargo xtask gen-home`", path.display()))?;
     text.lines()
         .enumerate()
         .map(|(i, line)| {
-            serde_json::from_str(line)
-                .with_context(|| format!("{}:{} is not a manifest entry", path.display(), i + 1))
+            serde_json::from_str(line).with_context(|| format!("{}:{} is not a manifest entry", path.display(), i + 1))
         })
         .collect()
 }

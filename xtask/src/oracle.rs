@@ -41,54 +41,14 @@ struct Fixture {
 }
 
 const FIXTURES: [Fixture; 8] = [
-    Fixture {
-        name: "0.20.0",
-        listed: 0,
-        threads: 19,
-        short: false,
-    },
-    Fixture {
-        name: "0.44.0",
-        listed: 19,
-        threads: 19,
-        short: false,
-    },
-    Fixture {
-        name: "0.63.0",
-        listed: 23,
-        threads: 24,
-        short: false,
-    },
-    Fixture {
-        name: "0.98.0",
-        listed: 33,
-        threads: 36,
-        short: true,
-    },
-    Fixture {
-        name: "0.118.0",
-        listed: 26,
-        threads: 26,
-        short: false,
-    },
-    Fixture {
-        name: "0.142.0",
-        listed: 25,
-        threads: 26,
-        short: true,
-    },
-    Fixture {
-        name: "0.156.0",
-        listed: 27,
-        threads: 27,
-        short: false,
-    },
-    Fixture {
-        name: "0.171.0",
-        listed: 27,
-        threads: 28,
-        short: true,
-    },
+    Fixture { name: "0.20.0", listed: 0, threads: 19, short: false },
+    Fixture { name: "0.44.0", listed: 19, threads: 19, short: false },
+    Fixture { name: "0.63.0", listed: 23, threads: 24, short: false },
+    Fixture { name: "0.98.0", listed: 33, threads: 36, short: true },
+    Fixture { name: "0.118.0", listed: 26, threads: 26, short: false },
+    Fixture { name: "0.142.0", listed: 25, threads: 26, short: true },
+    Fixture { name: "0.156.0", listed: 27, threads: 27, short: false },
+    Fixture { name: "0.171.0", listed: 27, threads: 28, short: true },
 ];
 
 /// Prints a row for each home; an error if anything differs.
@@ -101,20 +61,12 @@ pub fn run(options: &Options) -> Result<()> {
 
     println!("Codex {} beside {}", codex.version, threadkeep.version()?);
     println!();
-    println!(
-        "| home | threads | listed by Codex | listed by threadkeep | times apart | differences |"
-    );
+    println!("| home | threads | listed by Codex | listed by threadkeep | times apart | differences |");
     println!("| --- | ---: | ---: | ---: | ---: | ---: |");
     let (mut failures, mut notes) = (Vec::new(), Vec::new());
     for fixture in FIXTURES.iter().filter(|f| f.short || !options.short) {
-        let comparison = compare_home(
-            fixture,
-            &fixtures.join(fixture.name),
-            &work,
-            &codex,
-            &threadkeep,
-        )
-        .with_context(|| format!("home {}", fixture.name))?;
+        let comparison = compare_home(fixture, &fixtures.join(fixture.name), &work, &codex, &threadkeep)
+            .with_context(|| format!("home {}", fixture.name))?;
         println!(
             "| {} | {} | {} | {} | {} | {} |",
             fixture.name,
@@ -124,18 +76,8 @@ pub fn run(options: &Options) -> Result<()> {
             comparison.notes.len(),
             comparison.failures.len(),
         );
-        failures.extend(
-            comparison
-                .failures
-                .into_iter()
-                .map(|f| format!("{}: {f}", fixture.name)),
-        );
-        notes.extend(
-            comparison
-                .notes
-                .into_iter()
-                .map(|n| format!("{}: {n}", fixture.name)),
-        );
+        failures.extend(comparison.failures.into_iter().map(|f| format!("{}: {f}", fixture.name)));
+        notes.extend(comparison.notes.into_iter().map(|n| format!("{}: {n}", fixture.name)));
     }
     println!();
     for note in &notes {
@@ -143,18 +85,12 @@ pub fn run(options: &Options) -> Result<()> {
     }
     if failures.is_empty() {
         println!("no differences");
-        return fs::remove_dir_all(&work)
-            .with_context(|| format!("cannot remove {}", work.display()));
+        return fs::remove_dir_all(&work).with_context(|| format!("cannot remove {}", work.display()));
     }
     for failure in &failures {
         println!("DIFFERENT: {failure}");
     }
-    bail!(
-        "{} differences from Codex {}; the copies are kept in {}",
-        failures.len(),
-        codex.version,
-        work.display()
-    )
+    bail!("{} differences from Codex {}; the copies are kept in {}", failures.len(), codex.version, work.display())
 }
 
 /// A new fixture home must come with its counts.
@@ -162,10 +98,7 @@ fn check_fixtures(dir: &Path) -> Result<()> {
     for entry in fs::read_dir(dir).with_context(|| format!("cannot read {}", dir.display()))? {
         let name = entry?.file_name();
         if !FIXTURES.iter().any(|f| name == f.name) {
-            bail!(
-                "the oracle knows no counts for the fixture home {}",
-                name.display()
-            );
+            bail!("the oracle knows no counts for the fixture home {}", name.display());
         }
     }
     Ok(())
@@ -185,10 +118,7 @@ fn compare_home(
     codex::write_config(&for_codex)?;
 
     let oracle = ask_codex(codex, &for_codex)?;
-    let list = threadkeep.json(
-        threadkeep.on(&for_threadkeep, &["list", "--all", "--limit", "1000"]),
-        &[0],
-    )?;
+    let list = threadkeep.json(threadkeep.on(&for_threadkeep, &["list", "--all", "--limit", "1000"]), &[0])?;
     let mut comparison = compare::compare(&ids, &oracle, &list)?;
     if comparison.codex != fixture.listed || comparison.threads != fixture.threads {
         comparison.failures.push(format!(
@@ -208,10 +138,7 @@ fn ask_codex(codex: &Codex, home: &Path) -> Result<BTreeMap<String, Value>> {
             "sourceKinds": SOURCE_KINDS, "modelProviders": [], "archived": archived, "limit": 100,
         });
         for mut thread in server.all_pages("thread/list", params)? {
-            let id = thread["id"]
-                .as_str()
-                .context("a thread without an id")?
-                .to_owned();
+            let id = thread["id"].as_str().context("a thread without an id")?.to_owned();
             thread["archived"] = archived.into();
             threads.insert(id, thread);
         }

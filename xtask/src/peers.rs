@@ -95,16 +95,10 @@ pub fn run(options: &Options) -> Result<()> {
             eprintln!("{name}: making the home");
             gen_home::run(&gen_home::Options::with_defaults(home.clone(), n))?;
         }
-        let home = home
-            .canonicalize()
-            .with_context(|| format!("cannot resolve {}", home.display()))?;
+        let home = home.canonicalize().with_context(|| format!("cannot resolve {}", home.display()))?;
         let manifest = manifest::read(&home)?;
         let bytes: u64 = manifest.iter().map(|e| e.bytes).sum();
-        homes.push(format!(
-            "{name}: {} threads, {:.0} MB",
-            manifest.len(),
-            bytes as f64 / 1e6
-        ));
+        homes.push(format!("{name}: {} threads, {:.0} MB", manifest.len(), bytes as f64 / 1e6));
         let suite = suite::Suite {
             home: &home,
             name: &name,
@@ -114,11 +108,7 @@ pub fn run(options: &Options) -> Result<()> {
             scratch: &scratch.0,
             runs: options.runs,
         };
-        sections.extend(
-            suite
-                .run(&mut noise)
-                .with_context(|| format!("home {name}"))?,
-        );
+        sections.extend(suite.run(&mut noise).with_context(|| format!("home {name}"))?);
     }
     println!("{}", report::table(&sections));
     println!("busy before {} of {} samples", noise.busy, noise.samples);
@@ -127,10 +117,7 @@ pub fn run(options: &Options) -> Result<()> {
         versions.extend(codex.map(|codex| format!("Codex {}", codex.version)));
         versions.extend(report::version_of("rg"));
         let path = report::file_name(out);
-        report::save(
-            &path,
-            &report::document(&sections, &homes, &versions, options.runs, &noise),
-        )?;
+        report::save(&path, &report::document(&sections, &homes, &versions, options.runs, &noise))?;
         eprintln!("written to {}", path.display());
     }
     Ok(())

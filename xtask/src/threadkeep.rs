@@ -16,9 +16,7 @@ impl Threadkeep {
     /// The binary at `path`, else the workspace's own, built for release first.
     pub fn find_or_build(path: Option<&Path>) -> Result<Self> {
         if let Some(path) = path {
-            let binary = path
-                .canonicalize()
-                .with_context(|| format!("no binary at {}", path.display()))?;
+            let binary = path.canonicalize().with_context(|| format!("no binary at {}", path.display()))?;
             return Ok(Self { binary });
         }
         let root = crate::workspace_root();
@@ -32,11 +30,8 @@ impl Threadkeep {
         if !status.success() {
             bail!("`cargo build --release --package threadkeep` failed ({status})");
         }
-        let target = std::env::var_os("CARGO_TARGET_DIR")
-            .map_or_else(|| root.join("target"), |dir| root.join(dir));
-        let binary = target
-            .join("release")
-            .join(format!("threadkeep{}", std::env::consts::EXE_SUFFIX));
+        let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), |dir| root.join(dir));
+        let binary = target.join("release").join(format!("threadkeep{}", std::env::consts::EXE_SUFFIX));
         if !binary.is_file() {
             bail!("cargo built no binary at {}", binary.display());
         }
@@ -45,11 +40,7 @@ impl Threadkeep {
 
     /// What `--version` prints.
     pub fn version(&self) -> Result<String> {
-        let output = self
-            .command()
-            .arg("--version")
-            .output()
-            .context("cannot run threadkeep")?;
+        let output = self.command().arg("--version").output().context("cannot run threadkeep")?;
         Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
     }
 
@@ -77,22 +68,10 @@ impl Threadkeep {
 }
 
 fn parse(command: &Command, output: &Output, expected: &[i32]) -> Result<Value> {
-    if !output
-        .status
-        .code()
-        .is_some_and(|code| expected.contains(&code))
-    {
-        let (stdout, stderr) = (
-            String::from_utf8_lossy(&output.stdout),
-            String::from_utf8_lossy(&output.stderr),
-        );
-        let said = if stderr.trim().is_empty() {
-            stdout
-        } else {
-            stderr
-        };
+    if !output.status.code().is_some_and(|code| expected.contains(&code)) {
+        let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        let said = if stderr.trim().is_empty() { stdout } else { stderr };
         bail!("{command:?} ended with {}: {}", output.status, said.trim());
     }
-    serde_json::from_slice(&output.stdout)
-        .with_context(|| format!("{command:?} printed no JSON object"))
+    serde_json::from_slice(&output.stdout).with_context(|| format!("{command:?} printed no JSON object"))
 }

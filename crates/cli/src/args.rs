@@ -16,7 +16,13 @@ use crate::time_arg;
 /// Works on the homes that Codex writes (~/.codex), of any version, healthy or damaged, beside a running Codex. Reading
 /// commands take no lock and write nothing.
 #[derive(Debug, Parser)]
-#[command(name = "threadkeep", version, max_term_width = 100, subcommand_required = true, arg_required_else_help = true)]
+#[command(
+    name = "threadkeep",
+    version,
+    max_term_width = 100,
+    subcommand_required = true,
+    arg_required_else_help = true
+)]
 pub struct Cli {
     #[command(flatten)]
     pub global: Global,
@@ -236,7 +242,9 @@ impl Global {
                 Ok(m) if m.is_dir() => homes.push(Home::new(path)),
                 Ok(_) => return Err(Failure::new(Kind::Failed, "the home is not a directory").path(&path)),
                 Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
-                    return Err(Failure::new(Kind::NotFound, "there is no Codex home here").path(&path).hint("give its directory with --home, or set CODEX_HOME"));
+                    return Err(Failure::new(Kind::NotFound, "there is no Codex home here")
+                        .path(&path)
+                        .hint("give its directory with --home, or set CODEX_HOME"));
                 }
                 Err(e) => return Err(Failure::new(Kind::Failed, format!("cannot read the home: {e}")).path(&path)),
             }
@@ -297,7 +305,12 @@ impl ListArgs {
                 Sort::Recency => SortKey::Recency,
             },
             direction: if self.asc { Direction::Ascending } else { Direction::Descending },
-            include: Include { exec: has(Kind4::Exec), subagents: has(Kind4::Subagents), empty: has(Kind4::Empty), archived: has(Kind4::Archived) },
+            include: Include {
+                exec: has(Kind4::Exec),
+                subagents: has(Kind4::Subagents),
+                empty: has(Kind4::Empty),
+                archived: has(Kind4::Archived),
+            },
             ..self.filter.query()
         }
     }

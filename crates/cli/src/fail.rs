@@ -62,7 +62,8 @@ impl Failure {
     pub fn report(&self, out: &mut Out) -> ExitCode {
         let (word, code) = self.word();
         if out.is_json() {
-            let candidates: Vec<Value> = self.candidates.iter().map(|(id, what)| json!({"id": id, "what": what})).collect();
+            let candidates: Vec<Value> =
+                self.candidates.iter().map(|(id, what)| json!({"id": id, "what": what})).collect();
             let error = json!({"kind": word, "message": self.message, "path": self.path, "line": null, "offset": null, "hint": self.hint, "candidates": candidates});
             let _ = out.json(&json!({"format": 1, "error": error}));
             let _ = out.finish();
@@ -98,12 +99,22 @@ impl From<LookupError> for Failure {
         let message = e.to_string();
         match e {
             LookupError::NotFound { dangling, .. } if !dangling.is_empty() => {
-                Self::new(Kind::NotFound, message).hint(format!("the name index has this name for {}, whose file is not here", dangling.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")))
+                Self::new(Kind::NotFound, message).hint(format!(
+                    "the name index has this name for {}, whose file is not here",
+                    dangling.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+                ))
             }
-            LookupError::NotFound { .. } => Self::new(Kind::NotFound, message).hint("`threadkeep list --all` shows every thread; other homes are given with --home"),
-            LookupError::Ambiguous { candidates, .. } => Self { candidates, ..Self::new(Kind::Ambiguous, message).hint("give a longer id") },
-            LookupError::Gone { .. } => Self::new(Kind::NotFound, message).hint("a backup of the file, put back in its place, brings the thread back"),
-            LookupError::Path { source, .. } => Self::new(if source.kind() == std::io::ErrorKind::NotFound { Kind::NotFound } else { Kind::Failed }, message),
+            LookupError::NotFound { .. } => Self::new(Kind::NotFound, message)
+                .hint("`threadkeep list --all` shows every thread; other homes are given with --home"),
+            LookupError::Ambiguous { candidates, .. } => {
+                Self { candidates, ..Self::new(Kind::Ambiguous, message).hint("give a longer id") }
+            }
+            LookupError::Gone { .. } => Self::new(Kind::NotFound, message)
+                .hint("a backup of the file, put back in its place, brings the thread back"),
+            LookupError::Path { source, .. } => Self::new(
+                if source.kind() == std::io::ErrorKind::NotFound { Kind::NotFound } else { Kind::Failed },
+                message,
+            ),
         }
     }
 }

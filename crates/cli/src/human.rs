@@ -38,7 +38,12 @@ fn push_visible(out: &mut String, c: char) {
     match c {
         '\0'..='\x1f' => out.push(char::from_u32(0x2400 + c as u32).unwrap_or('?')),
         '\x7f' => out.push('\u{2421}'),
-        '\u{80}'..='\u{9f}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}' => {
+        '\u{80}'..='\u{9f}'
+        | '\u{200e}'
+        | '\u{200f}'
+        | '\u{202a}'..='\u{202e}'
+        | '\u{2066}'..='\u{2069}'
+        | '\u{feff}' => {
             let _ = write!(out, "<U+{:04X}>", c as u32);
         }
         _ => out.push(c),
@@ -76,7 +81,11 @@ pub fn size(bytes: u64) -> String {
     let mut value = bytes as f64;
     for unit in ["B", "KB", "MB", "GB", "TB"] {
         if value < 999.5 {
-            return if unit == "B" || value >= 9.95 { format!("{value:.0} {unit}") } else { format!("{value:.1} {unit}") };
+            return if unit == "B" || value >= 9.95 {
+                format!("{value:.0} {unit}")
+            } else {
+                format!("{value:.1} {unit}")
+            };
         }
         value /= 1000.0;
     }
@@ -145,7 +154,10 @@ mod tests {
     fn widths_and_sizes() {
         assert_eq!(fit("日本語", 5), "日本…");
         assert_eq!(fit("日本語", 4), "日…");
-        assert_eq!((size(0), size(1499), size(54_000), size(1_200_000_000)), ("0 B".into(), "1.5 KB".into(), "54 KB".into(), "1.2 GB".into()));
+        assert_eq!(
+            (size(0), size(1499), size(54_000), size(1_200_000_000)),
+            ("0 B".into(), "1.5 KB".into(), "54 KB".into(), "1.2 GB".into())
+        );
         assert_eq!(shell_word("it's"), "'it'\\''s'");
     }
 }

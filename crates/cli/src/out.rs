@@ -18,7 +18,8 @@ impl Out {
         let terminal = stdout.is_terminal();
         // The stream decides by terminal, NO_COLOR and CLICOLOR whether styles are kept.
         // JSON goes out byte for byte: taking styles out would also take bytes of its texts.
-        let stream: Box<dyn Write> = if json { Box::new(stdout.lock()) } else { Box::new(anstream::AutoStream::auto(stdout.lock())) };
+        let stream: Box<dyn Write> =
+            if json { Box::new(stdout.lock()) } else { Box::new(anstream::AutoStream::auto(stdout.lock())) };
         Self { inner: BufWriter::with_capacity(64 << 10, stream), json, terminal }
     }
 

@@ -3,8 +3,8 @@
 //! Rollouts are append-only, so the past is still in them: the last record that is not newer than the mark tells when
 //! a thread had been updated then.
 
-use threadkeep_record::fold::{Check, Fold, FoldLine};
 use threadkeep_record::UtcMillis;
+use threadkeep_record::fold::{Check, Fold, FoldLine};
 use threadkeep_rollout::records::{BUFFER, LineReader};
 use threadkeep_store::SortKey;
 
@@ -21,11 +21,19 @@ pub fn key(catalog: &Catalog, row: &Row, sort: SortKey, mark: UtcMillis, now: i6
     if sort == SortKey::Created || now <= mark.0 {
         return Some(now);
     }
-    let Ok(mut lines) = LineReader::open(&path, head.entry.name.form, row::follow(&head.entry), BUFFER) else { return Some(now) };
+    let Ok(mut lines) = LineReader::open(&path, head.entry.name.form, row::follow(&head.entry), BUFFER) else {
+        return Some(now);
+    };
     let mut fold = Fold::new(Check::Ends);
     let mut last = None;
     while let Some(line) = lines.next() {
-        fold.line(FoldLine { bytes: line.bytes, offset: line.offset, number: line.number, terminated: line.terminated, long: line.long });
+        fold.line(FoldLine {
+            bytes: line.bytes,
+            offset: line.offset,
+            number: line.number,
+            terminated: line.terminated,
+            long: line.long,
+        });
         let key = if sort == SortKey::Recency { fold.turn_started() } else { fold.last_time };
         match key {
             Some(t) if t > mark => break,
@@ -39,6 +47,9 @@ pub fn key(catalog: &Catalog, row: &Row, sort: SortKey, mark: UtcMillis, now: i6
 
 /// Whether the file was made after the mark, where the file system keeps that.
 fn made_after(path: &std::path::Path, mark: UtcMillis) -> bool {
-    let made = std::fs::metadata(path).and_then(|m| m.created()).ok().and_then(|t| t.duration_since(std::time::UNIX_EPOCH).ok());
+    let made = std::fs::metadata(path)
+        .and_then(|m| m.created())
+        .ok()
+        .and_then(|t| t.duration_since(std::time::UNIX_EPOCH).ok());
     made.is_some_and(|d| i64::try_from(d.as_millis()).is_ok_and(|ms| ms > mark.0))
 }

@@ -63,23 +63,50 @@ impl Catalog {
             (walked, db.join().unwrap_or_default(), names)
         });
         let Walk { files, problems, links } = walked;
-        let mut notes: Vec<String> = problems.iter().map(|p| format!("cannot read {}: {}; threads below it are missing here", home.absolute(&p.path).display(), p.error)).collect();
+        let mut notes: Vec<String> = problems
+            .iter()
+            .map(|p| {
+                format!(
+                    "cannot read {}: {}; threads below it are missing here",
+                    home.absolute(&p.path).display(),
+                    p.error
+                )
+            })
+            .collect();
         if !links.is_empty() {
-            notes.push(format!("{} links below sessions are not followed, the first is {}", links.len(), links[0].display()));
+            notes.push(format!(
+                "{} links below sessions are not followed, the first is {}",
+                links.len(),
+                links[0].display()
+            ));
         }
         let names = names.unwrap_or_else(|e| {
-            notes.push(format!("cannot read {}: {e}; names may be missing", path.join("session_index.jsonl").display()));
+            notes
+                .push(format!("cannot read {}: {e}; names may be missing", path.join("session_index.jsonl").display()));
             NameIndex::default()
         });
         if let Some((line, offset)) = names.bad_lines.first() {
-            notes.push(format!("{} unreadable lines in session_index.jsonl, the first is line {line} at byte {offset}", names.bad_lines.len()));
+            notes.push(format!(
+                "{} unreadable lines in session_index.jsonl, the first is line {line} at byte {offset}",
+                names.bad_lines.len()
+            ));
         }
         let groups = group(&files);
         let known = |id: &ThreadId| groups.binary_search_by(|g| order(g.id).cmp(&order(Some(*id)))).is_ok();
         let gone: Vec<ThreadId> = ids.into_iter().filter(|id| !known(id)).collect();
         let ghosts = if gone.is_empty() { HashMap::new() } else { db.rows(&gone) };
         notes.append(&mut db.notes);
-        Self { home: home.clone(), complete: problems.is_empty(), files, groups, names, locks: WriterLocks::read(path), db: Mutex::new(db), ghosts, notes }
+        Self {
+            home: home.clone(),
+            complete: problems.is_empty(),
+            files,
+            groups,
+            names,
+            locks: WriterLocks::read(path),
+            db: Mutex::new(db),
+            ghosts,
+            notes,
+        }
     }
 
     /// The group of a thread.
@@ -124,7 +151,12 @@ fn group(files: &[FileEntry]) -> Vec<Group> {
                 g.mtime_ns = g.mtime_ns.max(f.mtime_ns);
                 g.archived &= f.place == Place::Archived;
             }
-            _ => groups.push(Group { id: f.name.id, files: vec![i], mtime_ns: f.mtime_ns, archived: f.place == Place::Archived }),
+            _ => groups.push(Group {
+                id: f.name.id,
+                files: vec![i],
+                mtime_ns: f.mtime_ns,
+                archived: f.place == Place::Archived,
+            }),
         }
     }
     groups

@@ -69,7 +69,9 @@ fn same_text(title: &str, text: &str) -> bool {
     while let Some(word) = title_words.next() {
         match words.next() {
             Some(w) if w == word => {}
-            Some(w) => return title_words.peek().is_none() && title.len() >= 40 && w.starts_with(word.trim_end_matches('…')),
+            Some(w) => {
+                return title_words.peek().is_none() && title.len() >= 40 && w.starts_with(word.trim_end_matches('…'));
+            }
             None => return false,
         }
     }
@@ -99,7 +101,8 @@ impl CodexState {
         for folder in state.folders(home, sqlite_home) {
             for entry in std::fs::read_dir(&folder).into_iter().flatten().flatten() {
                 let name = entry.file_name().to_string_lossy().into_owned();
-                let generation = name.strip_prefix("state_").and_then(|n| n.strip_suffix(".sqlite")).and_then(|n| n.parse().ok());
+                let generation =
+                    name.strip_prefix("state_").and_then(|n| n.strip_suffix(".sqlite")).and_then(|n| n.parse().ok());
                 let modified = entry.metadata().and_then(|m| m.modified()).unwrap_or(std::time::UNIX_EPOCH);
                 if let Some(generation) = generation
                     && !found.iter().any(|(_, _, p)| *p == entry.path())
@@ -109,7 +112,9 @@ impl CodexState {
             }
         }
         // Known generations first, newest first; a newer one is only read when nothing known can be.
-        found.sort_by_key(|(generation, modified, _)| std::cmp::Reverse((*generation <= KNOWN_GENERATION, *generation, *modified)));
+        found.sort_by_key(|(generation, modified, _)| {
+            std::cmp::Reverse((*generation <= KNOWN_GENERATION, *generation, *modified))
+        });
         for (_, _, path) in &found {
             if state.path.is_some() {
                 state.notes.push(format!("another Codex database is there and not read: {}", path.display()));
@@ -119,7 +124,10 @@ impl CodexState {
                 Ok(()) => state.path = Some(path.clone()),
                 Err(why) => {
                     state.connection = None;
-                    state.notes.push(format!("Codex's database cannot be read, so the files answer alone: {}: {why}", path.display()));
+                    state.notes.push(format!(
+                        "Codex's database cannot be read, so the files answer alone: {}: {why}",
+                        path.display()
+                    ));
                 }
             }
         }
@@ -156,7 +164,11 @@ impl CodexState {
         } else {
             // Nothing is pending, so the file alone is the whole truth; `immutable` takes no lock and makes no file.
             let uri = format!("file:{}?mode=ro&immutable=1", uri_path(path));
-            Connection::open_with_flags(uri, OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI | OpenFlags::SQLITE_OPEN_NO_MUTEX).map_err(text)?
+            Connection::open_with_flags(
+                uri,
+                OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI | OpenFlags::SQLITE_OPEN_NO_MUTEX,
+            )
+            .map_err(text)?
         };
         let mut columns = Vec::new();
         {
@@ -211,7 +223,13 @@ impl CodexState {
     pub fn named(&mut self) -> Vec<(ThreadId, DbRow)> {
         let has = |c: &str| self.columns.iter().any(|h| h == c);
         let name = if has("name") { "name is not null" } else { "0" };
-        let title = if has("title") && has("first_user_message") { "title <> first_user_message" } else if has("title") { "1" } else { "0" };
+        let title = if has("title") && has("first_user_message") {
+            "title <> first_user_message"
+        } else if has("title") {
+            "1"
+        } else {
+            "0"
+        };
         let sql = format!("select {} from threads where {name} or {title}", self.select_list());
         let result = (|| {
             let Some(c) = &self.connection else { return Ok(vec![]) };
@@ -227,13 +245,17 @@ impl CodexState {
     pub fn edges(&mut self) -> Vec<(ThreadId, ThreadId)> {
         let result = (|| {
             let Some(c) = &self.connection else { return Ok(vec![]) };
-            let table: i64 = c.query_row("select count(*) from sqlite_master where name='thread_spawn_edges'", [], |r| r.get(0))?;
+            let table: i64 =
+                c.query_row("select count(*) from sqlite_master where name='thread_spawn_edges'", [], |r| r.get(0))?;
             if table == 0 {
                 return Ok(vec![]);
             }
             let mut statement = c.prepare("select parent_thread_id, child_thread_id from thread_spawn_edges")?;
             let rows = statement.query_map([], |r| Ok((r.get::<_, String>(0)?, r.get::<_, String>(1)?)))?;
-            Ok(rows.flatten().filter_map(|(p, c)| Some((ThreadId::parse(&p).ok()?, ThreadId::parse(&c).ok()?))).collect())
+            Ok(rows
+                .flatten()
+                .filter_map(|(p, c)| Some((ThreadId::parse(&p).ok()?, ThreadId::parse(&c).ok()?)))
+                .collect())
         })();
         self.or_note(result)
     }
@@ -252,17 +274,40 @@ impl CodexState {
     /// The columns that this generation has; the others read as null.
     fn select_list(&self) -> String {
         let wanted = [
-            "id", "rollout_path", "name", "title", "first_user_message", "preview", "archived", "archived_at", "created_at_ms", "created_at", "updated_at_ms", "updated_at", "source", "model_provider", "cwd",
-            "cli_version", "git_sha", "git_branch", "git_origin_url",
+            "id",
+            "rollout_path",
+            "name",
+            "title",
+            "first_user_message",
+            "preview",
+            "archived",
+            "archived_at",
+            "created_at_ms",
+            "created_at",
+            "updated_at_ms",
+            "updated_at",
+            "source",
+            "model_provider",
+            "cwd",
+            "cli_version",
+            "git_sha",
+            "git_branch",
+            "git_origin_url",
         ];
-        wanted.iter().map(|w| if self.columns.iter().any(|c| c == w) { (*w).to_owned() } else { format!("null as {w}") }).collect::<Vec<_>>().join(", ")
+        wanted
+            .iter()
+            .map(|w| if self.columns.iter().any(|c| c == w) { (*w).to_owned() } else { format!("null as {w}") })
+            .collect::<Vec<_>>()
+            .join(", ")
     }
 }
 
 fn read_row(r: &rusqlite::Row<'_>) -> rusqlite::Result<DbRow> {
     let text = |i: usize| r.get::<_, Option<String>>(i).ok().flatten();
     let number = |i: usize| r.get::<_, Option<i64>>(i).ok().flatten();
-    let time = |ms: usize, s: usize| number(ms).or_else(|| number(s)).filter(|n| *n > 0).map(UtcMillis::from_seconds_or_millis);
+    let time = |ms: usize, s: usize| {
+        number(ms).or_else(|| number(s)).filter(|n| *n > 0).map(UtcMillis::from_seconds_or_millis)
+    };
     Ok(DbRow {
         id: text(0).and_then(|t| ThreadId::parse(&t).ok()),
         rollout_path: text(1).unwrap_or_default(),
@@ -286,7 +331,9 @@ fn read_row(r: &rusqlite::Row<'_>) -> rusqlite::Result<DbRow> {
 fn snapshot(path: &Path, folder: &Path) -> Result<PathBuf, String> {
     const TRIES: usize = 4;
     let parts: Vec<PathBuf> = ["", "-wal", "-journal"].iter().map(|s| with_suffix(path, s)).collect();
-    let state = || -> Vec<Option<(u64, std::time::SystemTime)>> { parts.iter().map(|p| std::fs::metadata(p).ok().and_then(|m| Some((m.len(), m.modified().ok()?)))).collect() };
+    let state = || -> Vec<Option<(u64, std::time::SystemTime)>> {
+        parts.iter().map(|p| std::fs::metadata(p).ok().and_then(|m| Some((m.len(), m.modified().ok()?)))).collect()
+    };
     let copy = folder.join("state.sqlite");
     for _ in 0..TRIES {
         let before = state();
@@ -324,7 +371,11 @@ mod tests {
 
     #[test]
     fn a_title_is_a_name_only_when_it_is_not_the_first_message() {
-        let row = |title: &str, first: &str| DbRow { title: title.into(), first_user_message: first.into(), ..DbRow::default() };
+        let row = |title: &str, first: &str| DbRow {
+            title: title.into(),
+            first_user_message: first.into(),
+            ..DbRow::default()
+        };
         assert_eq!(row("hello\n there", "hello there").explicit_name(None), None);
         assert_eq!(row("My name", "hello").explicit_name(None), Some("My name"));
         assert_eq!(row("hello", "").explicit_name(Some("hello")), None);

@@ -25,7 +25,12 @@ impl<'q> Filter<'q> {
     #[must_use]
     pub fn new(query: &'q ListQuery) -> Self {
         let cwd = query.cwd.as_deref().map(resolve);
-        Self { query, cwd, matching: query.matching.as_deref().map(str::to_lowercase), resolved: Mutex::new(HashMap::new()) }
+        Self {
+            query,
+            cwd,
+            matching: query.matching.as_deref().map(str::to_lowercase),
+            resolved: Mutex::new(HashMap::new()),
+        }
     }
 
     /// The reasons that may be counted, in the order in which they are tried.
@@ -67,7 +72,9 @@ impl<'q> Filter<'q> {
         if let Some(reason) = self.place(t.archived) {
             return Some(reason);
         }
-        let one_of = |wanted: &[String], value: Option<&str>| wanted.is_empty() || value.is_some_and(|v| wanted.iter().any(|w| w == v));
+        let one_of = |wanted: &[String], value: Option<&str>| {
+            wanted.is_empty() || value.is_some_and(|v| wanted.iter().any(|w| w == v))
+        };
         let source = meta::source_word(t.source.as_ref());
         if self.cwd.as_ref().is_some_and(|want| !t.cwd.as_deref().is_some_and(|c| self.is_cwd(c, want))) {
             return Some("cwd");
@@ -125,7 +132,9 @@ fn source_fits(wanted: &str, word: &str, source: Option<&serde_json::Value>) -> 
     // `review`, `thread_spawn`, `atlas`: the inner word of an object form.
     match source.and_then(|s| s.as_object()).and_then(|o| o.values().next()) {
         Some(serde_json::Value::String(inner)) => inner == wanted,
-        Some(serde_json::Value::Object(inner)) => inner.keys().any(|k| k == wanted) || inner.values().any(|v| v == wanted),
+        Some(serde_json::Value::Object(inner)) => {
+            inner.keys().any(|k| k == wanted) || inner.values().any(|v| v == wanted)
+        }
         _ => false,
     }
 }

@@ -63,7 +63,13 @@ pub fn copied_prefix(own: &Path, form: Form, parent: Option<(&Path, Form)>) -> O
             return Some(CopiedPrefix { end: line.offset, tokens: fold.tokens().unwrap_or_default() });
         }
         end = line.offset + line.bytes.len() as u64 + 1;
-        fold.line(FoldLine { bytes: line.bytes, offset: line.offset, number: line.number, terminated: line.terminated, long: line.long });
+        fold.line(FoldLine {
+            bytes: line.bytes,
+            offset: line.offset,
+            number: line.number,
+            terminated: line.terminated,
+            long: line.long,
+        });
     }
     Some(CopiedPrefix { end, tokens: fold.tokens().unwrap_or_default() })
 }

@@ -12,8 +12,6 @@ pub mod search;
 pub mod show;
 pub mod turn_index;
 
-
-
 pub use list::{ListOptions, ListPage, LocalStore};
 pub use lookup::{LookupError, OpenThread};
 pub use search::{SearchError, SearchOptions, SearchPage};

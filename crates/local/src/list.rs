@@ -84,7 +84,13 @@ impl LocalStore {
 
     /// The first page of a query, or the page behind a cursor (which carries its own query). `now` is the caller's
     /// clock.
-    pub fn list(&self, query: &ListQuery, cursor: Option<&str>, options: ListOptions, now: UtcMillis) -> Result<ListPage, InvalidCursor> {
+    pub fn list(
+        &self,
+        query: &ListQuery,
+        cursor: Option<&str>,
+        options: ListOptions,
+        now: UtcMillis,
+    ) -> Result<ListPage, InvalidCursor> {
         let cursor = cursor.map(Cursor::decode).transpose()?;
         let query = cursor.as_ref().map_or(query, |c| &c.query);
         let catalogs = self.catalogs();
@@ -106,7 +112,9 @@ pub(crate) fn candidates(catalogs: &[Catalog]) -> Vec<Candidate> {
     }
     for (home, catalog) in catalogs.iter().enumerate() {
         for (id, row) in &catalog.ghosts {
-            let named = row.explicit_name(None).is_some() || !row.title.trim().is_empty() || catalog.names.entry(*id).is_some_and(|n| !n.is_empty());
+            let named = row.explicit_name(None).is_some()
+                || !row.title.trim().is_empty()
+                || catalog.names.entry(*id).is_some_and(|n| !n.is_empty());
             if named && (!several || seen.insert(*id)) {
                 all.push(Candidate::Ghost { home, id: *id });
             }
@@ -117,7 +125,9 @@ pub(crate) fn candidates(catalogs: &[Catalog]) -> Vec<Candidate> {
 
 pub(crate) fn load(catalogs: &[Catalog], candidate: Candidate, depth: Depth) -> Option<(usize, Row)> {
     match candidate {
-        Candidate::Group { home, group } => Some((home, row::row(&catalogs[home], &catalogs[home].groups[group], depth))),
+        Candidate::Group { home, group } => {
+            Some((home, row::row(&catalogs[home], &catalogs[home].groups[group], depth)))
+        }
         Candidate::Ghost { home, id } => catalogs[home].ghosts.get(&id).map(|db| (home, row::ghost(id, db))),
     }
 }
@@ -155,13 +165,29 @@ fn sort_ms(row: &Row, sort: SortKey) -> i64 {
     }
 }
 
-fn page(catalogs: &[Catalog], query: &ListQuery, cursor: Option<&Cursor>, options: ListOptions, now: UtcMillis) -> ListPage {
+fn page(
+    catalogs: &[Catalog],
+    query: &ListQuery,
+    cursor: Option<&Cursor>,
+    options: ListOptions,
+    now: UtcMillis,
+) -> ListPage {
     let filter = Filter::new(query);
     let all = candidates(catalogs);
     let small = all.len() <= SMALL_HOME;
     let limit = options.limit.max(1);
-    let by_mtime = !small && !options.exact && !options.count && cursor.is_none() && query.sort == SortKey::Updated && query.direction == Direction::Descending && query.models.is_empty();
-    let mut page = if by_mtime { by_modification(catalogs, query, &filter, all, limit, now) } else { exact(catalogs, query, &filter, &all, cursor, limit, small, now) };
+    let by_mtime = !small
+        && !options.exact
+        && !options.count
+        && cursor.is_none()
+        && query.sort == SortKey::Updated
+        && query.direction == Direction::Descending
+        && query.models.is_empty();
+    let mut page = if by_mtime {
+        by_modification(catalogs, query, &filter, all, limit, now)
+    } else {
+        exact(catalogs, query, &filter, &all, cursor, limit, small, now)
+    };
     enrich(catalogs, &mut page.rows, small, options.count);
     page.notes = catalogs.iter().flat_map(|c| c.notes.iter().cloned().chain(c.late_notes())).collect();
     page.notes.extend(place_notes(catalogs, &page.rows));
@@ -172,15 +198,30 @@ fn page(catalogs: &[Catalog], query: &ListQuery, cursor: Option<&Cursor>, option
 
 /// The first page of a large home. Files are taken by modification time, newest first; no later file can belong on the
 /// page once its modification time is older than the last row's update, as long as no file is older than its records.
-fn by_modification(catalogs: &[Catalog], query: &ListQuery, filter: &Filter<'_>, mut all: Vec<Candidate>, limit: usize, now: UtcMillis) -> ListPage {
+fn by_modification(
+    catalogs: &[Catalog],
+    query: &ListQuery,
+    filter: &Filter<'_>,
+    mut all: Vec<Candidate>,
+    limit: usize,
+    now: UtcMillis,
+) -> ListPage {
     let mtime = |c: &Candidate| match c {
         Candidate::Group { home, group } => catalogs[*home].groups[*group].mtime_ns,
-        Candidate::Ghost { home, id } => catalogs[*home].ghosts.get(id).and_then(|r| r.updated_at).map_or(0, |t| i128::from(t.0) * 1_000_000),
+        Candidate::Ghost { home, id } => {
+            catalogs[*home].ghosts.get(id).and_then(|r| r.updated_at).map_or(0, |t| i128::from(t.0) * 1_000_000)
+        }
     };
     let total = all.len();
-    let archived = all.iter().filter(|c| matches!(c, Candidate::Group { home, group } if catalogs[*home].groups[*group].archived)).count() as u64;
+    let archived = all
+        .iter()
+        .filter(|c| matches!(c, Candidate::Group { home, group } if catalogs[*home].groups[*group].archived))
+        .count() as u64;
     all.retain(|c| match c {
-        Candidate::Group { home, group } => filter.place(catalogs[*home].groups[*group].archived).is_none() || catalogs[*home].groups[*group].files.len() > 1,
+        Candidate::Group { home, group } => {
+            filter.place(catalogs[*home].groups[*group].archived).is_none()
+                || catalogs[*home].groups[*group].files.len() > 1
+        }
         Candidate::Ghost { .. } => true,
     });
     let mut hidden: HashMap<Reason, u64> = HashMap::new();
@@ -203,7 +244,8 @@ fn by_modification(catalogs: &[Catalog], query: &ListQuery, filter: &Filter<'_>,
             sorted = end;
         }
         let next = &all[looked_at..looked_at + batch];
-        let mut loaded: Vec<(usize, Row)> = par::map(next, |c| load(catalogs, *c, first_depth(catalogs, *c, false))).into_iter().flatten().collect();
+        let mut loaded: Vec<(usize, Row)> =
+            par::map(next, |c| load(catalogs, *c, first_depth(catalogs, *c, false))).into_iter().flatten().collect();
         add_names(catalogs, &mut loaded);
         for (home, row) in loaded {
             match filter.leaves_out(&row) {
@@ -235,7 +277,11 @@ fn by_modification(catalogs: &[Catalog], query: &ListQuery, filter: &Filter<'_>,
         cursor = Some(c.encode());
         rows.truncate(limit);
     }
-    let place = if query.archived_only { ("not_archived", total as u64 - archived) } else { ("archived", if query.include.archived { 0 } else { archived }) };
+    let place = if query.archived_only {
+        ("not_archived", total as u64 - archived)
+    } else {
+        ("archived", if query.include.archived { 0 } else { archived })
+    };
     let hidden = filter
         .reasons()
         .into_iter()
@@ -245,12 +291,30 @@ fn by_modification(catalogs: &[Catalog], query: &ListQuery, filter: &Filter<'_>,
         })
         .collect();
     let reason = if saw_all { "read from the files" } else { "ordered by modification time" };
-    ListPage { rows, next_cursor: cursor, total: saw_all.then_some(kept), hidden, reason: reason.into(), complete: false, notes: vec![], short_id: 8 }
+    ListPage {
+        rows,
+        next_cursor: cursor,
+        total: saw_all.then_some(kept),
+        hidden,
+        reason: reason.into(),
+        complete: false,
+        notes: vec![],
+        short_id: 8,
+    }
 }
 
 /// Any page, from all heads and tails.
 #[allow(clippy::too_many_arguments, reason = "one call site, all of them facts of one request")]
-fn exact(catalogs: &[Catalog], query: &ListQuery, filter: &Filter<'_>, all: &[Candidate], cursor: Option<&Cursor>, limit: usize, small: bool, now: UtcMillis) -> ListPage {
+fn exact(
+    catalogs: &[Catalog],
+    query: &ListQuery,
+    filter: &Filter<'_>,
+    all: &[Candidate],
+    cursor: Option<&Cursor>,
+    limit: usize,
+    small: bool,
+    now: UtcMillis,
+) -> ListPage {
     let needs_whole = query.sort == SortKey::Recency || !query.models.is_empty();
     let depth = |c: Candidate| match first_depth(catalogs, c, small) {
         Depth::HeadAndTail if needs_whole => Depth::Whole(Check::Ends),
@@ -296,7 +360,9 @@ fn exact(catalogs: &[Catalog], query: &ListQuery, filter: &Filter<'_>, all: &[Ca
             let here = (*key, row.key.as_str());
             // A first page by modification time did not look at files older than its floor, whatever their records say.
             let (rest, restart) = match (c.floor_mtime_ms, c.first_ms, &c.first_id) {
-                (Some(floor), Some(first), Some(id)) => (order(here, (first, id)).is_gt() || row.mtime.0 < floor, last == (first, id.as_str())),
+                (Some(floor), Some(first), Some(id)) => {
+                    (order(here, (first, id)).is_gt() || row.mtime.0 < floor, last == (first, id.as_str()))
+                }
                 _ => (true, false),
             };
             rest && (restart || order(here, last).is_gt())
@@ -319,7 +385,16 @@ fn exact(catalogs: &[Catalog], query: &ListQuery, filter: &Filter<'_>, all: &[Ca
         c.encode()
     });
     let hidden = filter.reasons().into_iter().map(|r| (r, Some(hidden.get(r).copied().unwrap_or(0)))).collect();
-    ListPage { rows: keyed.into_iter().map(|(_, home, row)| (home, row)).collect(), next_cursor, total: Some(total), hidden, reason: "read from the files".into(), complete: false, notes: vec![], short_id: 8 }
+    ListPage {
+        rows: keyed.into_iter().map(|(_, home, row)| (home, row)).collect(),
+        next_cursor,
+        total: Some(total),
+        hidden,
+        reason: "read from the files".into(),
+        complete: false,
+        notes: vec![],
+        short_id: 8,
+    }
 }
 
 /// Files whose names hold different ids, or none, may still be one thread by their headers.
@@ -376,7 +451,8 @@ fn enrich(catalogs: &[Catalog], rows: &mut [(usize, Row)], small: bool, count: b
         .iter()
         .enumerate()
         .filter(|(_, (_, row))| {
-            let partial = row.members.iter().any(|m| m.facts.whole.is_none()) || row.members.len() > 1 && row.thread.turns.is_none();
+            let partial = row.members.iter().any(|m| m.facts.whole.is_none())
+                || row.members.len() > 1 && row.thread.turns.is_none();
             let fits = count || row.thread.bytes <= budget;
             if partial && fits {
                 budget = budget.saturating_sub(row.thread.bytes);
@@ -410,15 +486,20 @@ fn enrich(catalogs: &[Catalog], rows: &mut [(usize, Row)], small: bool, count: b
 fn place_notes(catalogs: &[Catalog], rows: &[(usize, Row)]) -> Vec<String> {
     let mut notes = Vec::new();
     for (home, catalog) in catalogs.iter().enumerate() {
-        let ids: Vec<ThreadId> = rows.iter().filter(|(h, r)| *h == home && !r.members.is_empty()).filter_map(|(_, r)| r.thread.id).collect();
+        let ids: Vec<ThreadId> =
+            rows.iter().filter(|(h, r)| *h == home && !r.members.is_empty()).filter_map(|(_, r)| r.thread.id).collect();
         let db = catalog.db_rows(&ids);
         for (_, row) in rows.iter().filter(|(h, _)| *h == home) {
             if let Some(d) = row.thread.id.and_then(|id| db.get(&id))
                 && !row.members.is_empty()
                 && d.archived != row.thread.archived
             {
-                let (flag, place) = if d.archived { ("archived", "sessions") } else { ("not archived", "archived_sessions") };
-                notes.push(format!("thread {}: Codex's database says {flag}, its file is in {place}; the place counts", row.key));
+                let (flag, place) =
+                    if d.archived { ("archived", "sessions") } else { ("not archived", "archived_sessions") };
+                notes.push(format!(
+                    "thread {}: Codex's database says {flag}, its file is in {place}; the place counts",
+                    row.key
+                ));
             }
         }
     }

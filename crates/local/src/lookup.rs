@@ -85,7 +85,8 @@ fn find(catalogs: &[Catalog], query: &str, depth: Depth) -> Result<(usize, Row),
     if let Ok(id) = ThreadId::parse(query) {
         return by_id(catalogs, id, depth).unwrap_or_else(|| Err(not_found(vec![])));
     }
-    let looks_like_path = query.contains(['/', '\\']) || [".jsonl", ".jsonl.zst", ".json"].iter().any(|e| query.ends_with(e));
+    let looks_like_path =
+        query.contains(['/', '\\']) || [".jsonl", ".jsonl.zst", ".json"].iter().any(|e| query.ends_with(e));
     if looks_like_path {
         return by_path(catalogs, Path::new(query), depth);
     }
@@ -144,7 +145,10 @@ impl OpenThread {
         if all.len() > crate::list::SMALL_HOME {
             return None;
         }
-        let rows: Vec<(usize, Row)> = threadkeep_rollout::par::map(&all, |c| load(&self.catalogs, *c, Depth::Head)).into_iter().flatten().collect();
+        let rows: Vec<(usize, Row)> = threadkeep_rollout::par::map(&all, |c| load(&self.catalogs, *c, Depth::Head))
+            .into_iter()
+            .flatten()
+            .collect();
         Some(crate::list::children(&self.catalogs, &rows).get(&id).map_or(0, |c| c.len() as u64))
     }
 }
@@ -153,7 +157,13 @@ fn by_path(catalogs: &[Catalog], path: &Path, depth: Depth) -> Result<(usize, Ro
     let failed = |source| LookupError::Path { path: path.to_owned(), source };
     let in_home = catalogs.iter().map(|c| c.home.absolute(path)).find(|p| p.exists());
     let found = if path.exists() { path.to_owned() } else { in_home.unwrap_or_else(|| path.to_owned()) };
-    let full = std::fs::canonicalize(&found).map_err(|e| failed(if e.kind() == std::io::ErrorKind::NotFound { std::io::Error::new(e.kind(), "file does not exist") } else { e }))?;
+    let full = std::fs::canonicalize(&found).map_err(|e| {
+        failed(if e.kind() == std::io::ErrorKind::NotFound {
+            std::io::Error::new(e.kind(), "file does not exist")
+        } else {
+            e
+        })
+    })?;
     if full.is_dir() {
         return Err(failed(std::io::Error::other("path is a directory")));
     }
@@ -162,7 +172,10 @@ fn by_path(catalogs: &[Catalog], path: &Path, depth: Depth) -> Result<(usize, Ro
     }
     // A file of a home is its thread, with all that belongs to it.
     for (home, catalog) in catalogs.iter().enumerate() {
-        let place = catalog.groups.iter().find(|g| g.files.iter().any(|i| is_same(catalog, &catalog.files[*i as usize], &full)));
+        let place = catalog
+            .groups
+            .iter()
+            .find(|g| g.files.iter().any(|i| is_same(catalog, &catalog.files[*i as usize], &full)));
         if let Some(group) = place {
             let mut rows = [(home, row::row(catalog, group, depth))];
             add_names(catalogs, &mut rows);
@@ -177,7 +190,8 @@ fn by_path(catalogs: &[Catalog], path: &Path, depth: Depth) -> Result<(usize, Ro
 }
 
 fn is_same(catalog: &Catalog, entry: &FileEntry, full: &Path) -> bool {
-    full.file_name() == entry.path.file_name() && std::fs::canonicalize(catalog.home.absolute(&entry.path)).is_ok_and(|p| p == full)
+    full.file_name() == entry.path.file_name()
+        && std::fs::canonicalize(catalog.home.absolute(&entry.path)).is_ok_and(|p| p == full)
 }
 
 /// Threads whose name is the query, and the ids of such names that have no file.
@@ -221,11 +235,18 @@ fn by_prefix(catalogs: &[Catalog], query: &str) -> Vec<ThreadId> {
 }
 
 fn by_preview(catalogs: &[Catalog], query: &str, depth: Depth) -> Option<Result<(usize, Row), LookupError>> {
-    let rows: Vec<(usize, Row)> = threadkeep_rollout::par::map(&candidates(catalogs), |c| load(catalogs, *c, Depth::Head)).into_iter().flatten().filter(|(_, r)| r.thread.preview.as_deref() == Some(query)).collect();
+    let rows: Vec<(usize, Row)> =
+        threadkeep_rollout::par::map(&candidates(catalogs), |c| load(catalogs, *c, Depth::Head))
+            .into_iter()
+            .flatten()
+            .filter(|(_, r)| r.thread.preview.as_deref() == Some(query))
+            .collect();
     match rows.as_slice() {
         [] => None,
         [(_, row)] => by_id(catalogs, row.thread.id?, depth),
-        several => Some(Err(ambiguous(catalogs, query, &several.iter().filter_map(|(_, r)| r.thread.id).collect::<Vec<_>>()))),
+        several => {
+            Some(Err(ambiguous(catalogs, query, &several.iter().filter_map(|(_, r)| r.thread.id).collect::<Vec<_>>())))
+        }
     }
 }
 

@@ -60,7 +60,15 @@ impl Row {
 #[must_use]
 pub fn member(catalog: &Catalog, entry: &FileEntry, depth: Depth) -> Member {
     let facts = match &entry.problem {
-        Some(why) => FileFacts { damaged: 1, damage: vec![threadkeep_record::fold::Damage { line: None, offset: 0, reason: DamageReason::Unreadable(why.clone()) }], ..FileFacts::default() },
+        Some(why) => FileFacts {
+            damaged: 1,
+            damage: vec![threadkeep_record::fold::Damage {
+                line: None,
+                offset: 0,
+                reason: DamageReason::Unreadable(why.clone()),
+            }],
+            ..FileFacts::default()
+        },
         None => facts::read(&catalog.home.absolute(&entry.path), entry.name.form, entry.size, follow(entry), depth),
     };
     Member { entry: entry.clone(), facts }
@@ -93,7 +101,11 @@ pub fn build(catalog: &Catalog, name_id: Option<ThreadId>, mut members: Vec<Memb
         if m.facts.header_after_damage && other && m.entry.name.id.is_some() {
             m.facts.header = None;
             m.facts.damaged += 1;
-            m.facts.damage.push(threadkeep_record::fold::Damage { line: None, offset: 0, reason: DamageReason::NoHeader });
+            m.facts.damage.push(threadkeep_record::fold::Damage {
+                line: None,
+                offset: 0,
+                reason: DamageReason::NoHeader,
+            });
         }
     }
     let assembly = lineage::assemble(&catalog.home, name_id, &members);
@@ -101,11 +113,19 @@ pub fn build(catalog: &Catalog, name_id: Option<ThreadId>, mut members: Vec<Memb
     let root = root_of(&members, &assembly);
     let header = root.facts.header.as_ref();
     let header_id = header.and_then(|h| h.id);
-    let id = header_id.or(name_id);
+    // A header that names a thread which has a file of its own is a copy of that thread's: the file name counts then,
+    // or one of the two would be hidden behind the other.
+    let taken = header_id.filter(|h| Some(*h) != name_id).is_some_and(|h| catalog.group(h).is_some());
+    let id = if taken { name_id.or(header_id) } else { header_id.or(name_id) };
     let mut damage = DamageReport::default();
     for m in &members {
         damage.records += m.facts.damaged;
-        damage.first.extend(m.facts.damage.iter().map(|d| DamageEntry { path: shown(&m.entry.path), line: d.line, offset: d.offset, reason: d.reason.to_string() }));
+        damage.first.extend(m.facts.damage.iter().map(|d| DamageEntry {
+            path: shown(&m.entry.path),
+            line: d.line,
+            offset: d.offset,
+            reason: d.reason.to_string(),
+        }));
     }
     for (i, reason) in &assembly.notes {
         note(&mut damage, &members[*i].entry.path, reason);
@@ -120,7 +140,11 @@ pub fn build(catalog: &Catalog, name_id: Option<ThreadId>, mut members: Vec<Memb
     let records = counted.iter().map(|m| m.facts.whole.as_ref().map(|w| w.records)).sum::<Option<u64>>();
     let forks_other = header.and_then(|h| h.history_base.as_ref()).is_some_and(|b| Some(b.thread_id) != id);
     let mut preview = root.facts.preview.clone();
-    let mut turns = counted.first().filter(|_| counted.len() == 1 && !head.facts.header.as_ref().is_some_and(|h| h.history_base.is_some())).and_then(|m| m.facts.whole.as_ref()).map(|w| w.turns);
+    let mut turns = counted
+        .first()
+        .filter(|_| counted.len() == 1 && !head.facts.header.as_ref().is_some_and(|h| h.history_base.is_some()))
+        .and_then(|m| m.facts.whole.as_ref())
+        .map(|w| w.turns);
     let mut tokens = head.facts.whole.as_ref().and_then(|w| w.tokens);
     let mut model = head.facts.model.clone();
     let continues = head.facts.header.as_ref().is_some_and(|h| h.history_base.is_some());
@@ -171,7 +195,8 @@ pub fn build(catalog: &Catalog, name_id: Option<ThreadId>, mut members: Vec<Memb
         })
         .collect();
     damage.first.truncate(DAMAGE_SHOWN);
-    let created = header.and_then(|h| h.created_at.or(h.record_time)).or_else(|| id.and_then(|i| i.v7_millis()).map(UtcMillis));
+    let created =
+        header.and_then(|h| h.created_at.or(h.record_time)).or_else(|| id.and_then(|i| i.v7_millis()).map(UtcMillis));
     let thread = Thread {
         id,
         session_id: header.and_then(|h| h.session_id).or(id),
@@ -187,7 +212,12 @@ pub fn build(catalog: &Catalog, name_id: Option<ThreadId>, mut members: Vec<Memb
         cli_version: header.and_then(|h| h.cli_version.clone()),
         created_at: created,
         updated_at: last_time.or(Some(mtime)),
-        recency_at: head.facts.whole.as_ref().and_then(|w| w.turn_started).or_else(|| counted.iter().filter_map(|m| m.facts.whole.as_ref()?.turn_started).max()),
+        recency_at: head
+            .facts
+            .whole
+            .as_ref()
+            .and_then(|w| w.turn_started)
+            .or_else(|| counted.iter().filter_map(|m| m.facts.whole.as_ref()?.turn_started).max()),
         archived: head.entry.place == Place::Archived,
         archived_at: None,
         parent_id: header.and_then(|h| h.parent()),
@@ -247,7 +277,15 @@ pub fn ghost(id: ThreadId, row: &DbRow) -> Row {
         live: None,
         damage: DamageReport::default(),
     };
-    Row { mtime: row.updated_at.or(row.created_at).unwrap_or(UtcMillis(0)), thread, members: vec![], assembly: None, class, empty: false, key: id.to_string() }
+    Row {
+        mtime: row.updated_at.or(row.created_at).unwrap_or(UtcMillis(0)),
+        thread,
+        members: vec![],
+        assembly: None,
+        class,
+        empty: false,
+        key: id.to_string(),
+    }
 }
 
 /// Adds what is only in the name index and in Codex's database.
@@ -280,7 +318,10 @@ pub fn add_names(catalog: &Catalog, row: &mut Row, db: Option<&DbRow>) {
         }
         // A fork by reference has no first message in its own file; what Codex shows for it depends on the release
         // that made it, and only its database keeps that.
-        let by_reference = row.members.iter().any(|m| m.facts.header.as_ref().and_then(|h| h.history_base.as_ref()).is_some_and(|b| b.thread_id != id));
+        let by_reference = row
+            .members
+            .iter()
+            .any(|m| m.facts.header.as_ref().and_then(|h| h.history_base.as_ref()).is_some_and(|b| b.thread_id != id));
         if by_reference && !d.preview.trim().is_empty() {
             row.thread.preview = Some(d.preview.clone());
         }
@@ -291,7 +332,12 @@ pub fn add_names(catalog: &Catalog, row: &mut Row, db: Option<&DbRow>) {
 /// The oldest own file: its header names the thread.
 fn root_of<'m>(members: &'m [Member], assembly: &Assembly) -> &'m Member {
     let head = &members[assembly.head];
-    let oldest = members.iter().zip(&assembly.roles).filter(|(m, r)| **r == Role::Segment && m.facts.header.is_some() && m.entry.name.segment.is_none()).map(|(m, _)| m).next();
+    let oldest = members
+        .iter()
+        .zip(&assembly.roles)
+        .filter(|(m, r)| **r == Role::Segment && m.facts.header.is_some() && m.entry.name.segment.is_none())
+        .map(|(m, _)| m)
+        .next();
     oldest.unwrap_or(head)
 }
 
@@ -323,7 +369,13 @@ pub fn fold_history(history: &History, check: Check) -> FoldedHistory {
             if span.is_past(&line) {
                 break;
             }
-            fold.line(FoldLine { bytes: line.bytes, offset: line.offset, number: line.number, terminated: line.terminated, long: line.long });
+            fold.line(FoldLine {
+                bytes: line.bytes,
+                offset: line.offset,
+                number: line.number,
+                terminated: line.terminated,
+                long: line.long,
+            });
         }
         if span.inherited {
             inherited_tokens = fold.tokens().unwrap_or_default();
@@ -341,7 +393,9 @@ fn inherited_tokens(catalog: &Catalog, own: &Member, parent: ThreadId) -> TokenU
     let parent_file = catalog.group(parent).and_then(|g| g.files.first()).map(|i| &catalog.files[*i as usize]);
     let own_path = catalog.home.absolute(&own.entry.path);
     let parent_path = parent_file.map(|f| (catalog.home.absolute(&f.path), f.name.form));
-    inherited::copied_prefix(&own_path, own.entry.name.form, parent_path.as_ref().map(|(p, f)| (p.as_path(), *f))).map(|p| p.tokens).unwrap_or_default()
+    inherited::copied_prefix(&own_path, own.entry.name.form, parent_path.as_ref().map(|(p, f)| (p.as_path(), *f)))
+        .map(|p| p.tokens)
+        .unwrap_or_default()
 }
 
 fn note(damage: &mut DamageReport, path: &Path, reason: &DamageReason) {

@@ -82,7 +82,14 @@ struct Found {
 
 impl LocalStore {
     /// Searches every thread that the query keeps. `now` is the caller's clock.
-    pub fn search(&self, query: &ListQuery, search: &SearchQuery, cursor: Option<&str>, options: SearchOptions, now: UtcMillis) -> Result<SearchPage, SearchError> {
+    pub fn search(
+        &self,
+        query: &ListQuery,
+        search: &SearchQuery,
+        cursor: Option<&str>,
+        options: SearchOptions,
+        now: UtcMillis,
+    ) -> Result<SearchPage, SearchError> {
         let cursor = cursor.map(SearchCursor::decode).transpose()?;
         let (mut query, search) = match &cursor {
             Some(c) => (c.query.clone(), c.search.clone()),
@@ -91,23 +98,32 @@ impl LocalStore {
         // A search looks everywhere; a filter only narrows.
         query.include = Include::ALL;
         let needle = Needle::new(&search.term, search.case_sensitive).ok_or(SearchError::EmptyTerm)?;
-        let speakers: Vec<Speaker> = search.speakers.iter().map(|s| s.parse().map_err(SearchError::Speaker)).collect::<Result<_, _>>()?;
+        let speakers: Vec<Speaker> =
+            search.speakers.iter().map(|s| s.parse().map_err(SearchError::Speaker)).collect::<Result<_, _>>()?;
         let catalogs = self.catalogs();
         let filter = Filter::new(&query);
         let all = candidates(&catalogs);
         let small = all.len() <= SMALL_HOME;
-        let narrowed = query != ListQuery { include: Include::ALL, archived_only: query.archived_only, ..ListQuery::default() };
+        let narrowed =
+            query != ListQuery { include: Include::ALL, archived_only: query.archived_only, ..ListQuery::default() };
         let wanted: HashSet<&str> = search.threads.iter().map(String::as_str).collect();
         let names = names(&catalogs);
         let mut ordered: Vec<(i64, String, Candidate)> = par::map(&all, |c| order(&catalogs, *c, small))
             .into_iter()
             .zip(&all)
             .map(|((ms, key), c)| (ms, key, *c))
-            .filter(|(_, key, c)| (wanted.is_empty() || wanted.contains(key.as_str())) && filter.place(is_archived(&catalogs, *c)).is_none())
+            .filter(|(_, key, c)| {
+                (wanted.is_empty() || wanted.contains(key.as_str()))
+                    && filter.place(is_archived(&catalogs, *c)).is_none()
+            })
             .collect();
         if narrowed {
             let keep = par::map(&ordered, |(_, _, c)| {
-                let depth = if query.models.is_empty() { Depth::HeadAndTail } else { Depth::Whole(threadkeep_record::fold::Check::Ends) };
+                let depth = if query.models.is_empty() {
+                    Depth::HeadAndTail
+                } else {
+                    Depth::Whole(threadkeep_record::fold::Check::Ends)
+                };
                 let Some((home, row)) = load(&catalogs, *c, depth) else { return false };
                 let mut rows = [(home, row)];
                 add_names(&catalogs, &mut rows);
@@ -131,10 +147,23 @@ impl LocalStore {
             }
         }
         let limit = options.limit.max(1);
-        let skip = |key: &str| cursor.as_ref().filter(|c| c.thread == key).map_or(0, |c| usize::try_from(c.hits_given).unwrap_or(usize::MAX));
+        let skip = |key: &str| {
+            cursor
+                .as_ref()
+                .filter(|c| c.thread == key)
+                .map_or(0, |c| usize::try_from(c.hits_given).unwrap_or(usize::MAX))
+        };
         let want = if options.count { usize::MAX } else { limit + 1 };
         let scanner = Scan { needle: &needle, speakers: &speakers, want };
-        let mut page = SearchPage { hits: vec![], threads: None, next_cursor: None, complete: false, reason: String::new(), notes: vec![], names: HashMap::new() };
+        let mut page = SearchPage {
+            hits: vec![],
+            threads: None,
+            next_cursor: None,
+            complete: false,
+            reason: String::new(),
+            notes: vec![],
+            names: HashMap::new(),
+        };
         let mut threads = 0;
         let mut next = 0;
         let mut batch = if want == usize::MAX { 4096 } else { 32 };
@@ -162,8 +191,19 @@ impl LocalStore {
                     page.hits.extend(place(&catalogs, &f, already, take).into_iter().map(|h| (f.home, f.archived, h)));
                 }
                 if fresh > take && page.next_cursor.is_none() {
-                    let given = if take > 0 { (f.order_ms, f.key.clone(), (already + take) as u64) } else { (f.order_ms, f.key.clone(), already as u64) };
-                    let mut next = SearchCursor::new(query.clone(), search.clone(), cursor.as_ref().map_or(now.0, |c| c.as_of_ms), given.0, given.1, given.2);
+                    let given = if take > 0 {
+                        (f.order_ms, f.key.clone(), (already + take) as u64)
+                    } else {
+                        (f.order_ms, f.key.clone(), already as u64)
+                    };
+                    let mut next = SearchCursor::new(
+                        query.clone(),
+                        search.clone(),
+                        cursor.as_ref().map_or(now.0, |c| c.as_of_ms),
+                        given.0,
+                        given.1,
+                        given.2,
+                    );
                     if small {
                         // What was passed, with or without a hit, is not looked at again.
                         let mut passed = cursor.as_ref().and_then(|c| c.given.clone()).unwrap_or_default();
@@ -217,7 +257,9 @@ fn is_archived(catalogs: &[Catalog], c: Candidate) -> bool {
 /// The time and key that order a thread among the others.
 fn order(catalogs: &[Catalog], c: Candidate, exact: bool) -> (i64, String) {
     match c {
-        Candidate::Ghost { home, id } => (catalogs[home].ghosts.get(&id).and_then(|r| r.updated_at).map_or(0, |t| t.0), id.to_string()),
+        Candidate::Ghost { home, id } => {
+            (catalogs[home].ghosts.get(&id).and_then(|r| r.updated_at).map_or(0, |t| t.0), id.to_string())
+        }
         Candidate::Group { home, group } => {
             let catalog = &catalogs[home];
             let g = &catalog.groups[group];
@@ -236,7 +278,16 @@ fn order(catalogs: &[Catalog], c: Candidate, exact: bool) -> (i64, String) {
 }
 
 #[allow(clippy::too_many_arguments, reason = "one call site, all of them facts of one search")]
-fn scan_thread(catalogs: &[Catalog], c: Candidate, key: &str, order_ms: i64, scan: &Scan<'_>, names: &HashMap<String, String>, explicit: bool, buffer: &mut Vec<u8>) -> Option<Found> {
+fn scan_thread(
+    catalogs: &[Catalog],
+    c: Candidate,
+    key: &str,
+    order_ms: i64,
+    scan: &Scan<'_>,
+    names: &HashMap<String, String>,
+    explicit: bool,
+    buffer: &mut Vec<u8>,
+) -> Option<Found> {
     let mut hits: Vec<(Option<PathBuf>, RawHit)> = Vec::new();
     if (scan.speakers.is_empty() || scan.speakers.contains(&Speaker::Name))
         && let Some(name) = names.get(key)
@@ -246,7 +297,17 @@ fn scan_thread(catalogs: &[Catalog], c: Candidate, key: &str, order_ms: i64, sca
     }
     let (home, group) = match c {
         Candidate::Group { home, group } => (home, group),
-        Candidate::Ghost { home, id } => return Some(Found { home, key: key.to_owned(), id: Some(id), archived: is_archived(catalogs, c), order_ms, hits, history: None }),
+        Candidate::Ghost { home, id } => {
+            return Some(Found {
+                home,
+                key: key.to_owned(),
+                id: Some(id),
+                archived: is_archived(catalogs, c),
+                order_ms,
+                hits,
+                history: None,
+            });
+        }
     };
     let catalog = &catalogs[home];
     let g = &catalog.groups[group];
@@ -267,7 +328,12 @@ fn scan_thread(catalogs: &[Catalog], c: Candidate, key: &str, order_ms: i64, sca
     let head = row.assembly.as_ref().map_or(0, |a| a.head);
     let history = row::history(catalog, row.thread.id, &row.members, head);
     if g.files.len() > 1 || explicit {
-        let mut paths: Vec<_> = history.spans.iter().filter(|s| explicit || !s.inherited).map(|s| (s.path.clone(), s.form, s.follow)).collect();
+        let mut paths: Vec<_> = history
+            .spans
+            .iter()
+            .filter(|s| explicit || !s.inherited)
+            .map(|s| (s.path.clone(), s.form, s.follow))
+            .collect();
         for m in &row.members {
             let path = catalog.home.absolute(&m.entry.path);
             if !paths.iter().any(|(p, ..)| *p == path) {
@@ -296,14 +362,33 @@ fn scan_thread(catalogs: &[Catalog], c: Candidate, key: &str, order_ms: i64, sca
 
 fn name_hit(name: &str, start: usize, end: usize) -> RawHit {
     let (snippet, matched) = snippet(name, start, end);
-    RawHit { offset: 0, speaker: Speaker::Name, time: None, origin: threadkeep_record::Origin::Other, message: false, call_id: None, turn_id: None, ordinal: None, snippet, matched, text: 0 }
+    RawHit {
+        offset: 0,
+        speaker: Speaker::Name,
+        time: None,
+        origin: threadkeep_record::Origin::Other,
+        message: false,
+        call_id: None,
+        turn_id: None,
+        ordinal: None,
+        snippet,
+        matched,
+        text: 0,
+    }
 }
 
 /// Whether a file only repeats what the thread's head says.
 fn is_plain_copy(catalog: &Catalog, row: &Row, path: &std::path::Path) -> bool {
     let Some(assembly) = &row.assembly else { return false };
-    let copy = row.members.iter().zip(&assembly.roles).any(|(m, role)| *role == Role::Copy && catalog.home.absolute(&m.entry.path) == path);
-    copy && matches!(lineage::compare(&catalog.home.absolute(&row.members[assembly.head].entry.path), path), Relation::Equal | Relation::Extends)
+    let copy = row
+        .members
+        .iter()
+        .zip(&assembly.roles)
+        .any(|(m, role)| *role == Role::Copy && catalog.home.absolute(&m.entry.path) == path);
+    copy && matches!(
+        lineage::compare(&catalog.home.absolute(&row.members[assembly.head].entry.path), path),
+        Relation::Equal | Relation::Extends
+    )
 }
 
 /// Messages of the model's account are left out where events tell the same.
@@ -313,7 +398,9 @@ fn drop_second_accounts(history: &History, hits: &mut Vec<(Option<PathBuf>, RawH
         return;
     }
     let accounts = crate::turn_index::accounts(history);
-    hits.retain(|(_, h)| !(second(h) && if h.speaker == Speaker::User { accounts.user_events } else { accounts.agent_events }));
+    hits.retain(|(_, h)| {
+        !(second(h) && if h.speaker == Speaker::User { accounts.user_events } else { accounts.agent_events })
+    });
 }
 
 /// What a fork or a spawned agent copied from its parent is found in the parent, if that is here.
@@ -328,7 +415,9 @@ fn drop_inherited(catalog: &Catalog, row: &Row, hits: &mut Vec<(Option<PathBuf>,
     let parent_file = group.files.iter().map(|i| &catalog.files[*i as usize]).find(|f| f.place != Place::Outside);
     let parent_path = parent_file.map(|f| (catalog.home.absolute(&f.path), f.name.form));
     let own = catalog.home.absolute(&member.entry.path);
-    if let Some(prefix) = inherited::copied_prefix(&own, member.entry.name.form, parent_path.as_ref().map(|(p, f)| (p.as_path(), *f))) {
+    if let Some(prefix) =
+        inherited::copied_prefix(&own, member.entry.name.form, parent_path.as_ref().map(|(p, f)| (p.as_path(), *f)))
+    {
         hits.retain(|(path, h)| path.as_ref() != Some(&own) || h.offset >= prefix.end);
     }
 }
@@ -352,11 +441,15 @@ fn place(catalogs: &[Catalog], found: &Found, skip: usize, take: usize) -> Vec<S
         .map(|(path, h)| {
             let spans = found.history.as_ref().map_or(&[][..], |h| &h.spans);
             let span = path.as_ref().and_then(|p| spans.iter().position(|s| s.path == *p));
-            let past = span.is_some_and(|s| spans[s].end.is_some_and(|e| h.ordinal.map_or(h.offset >= e.offset && e.offset > 0, |o| o >= e.ordinal)));
+            let past = span.is_some_and(|s| {
+                spans[s].end.is_some_and(|e| h.ordinal.map_or(h.offset >= e.offset && e.offset > 0, |o| o >= e.ordinal))
+            });
             let turn = span.filter(|_| !past).and_then(|s| index.as_ref()?.at(s, h.offset));
             SearchHit {
                 thread_id: found.id,
-                turn_id: turn.map(|t| t.id.clone().unwrap_or_else(|| format!("rollout-{}", t.record))).or_else(|| h.turn_id.clone()),
+                turn_id: turn
+                    .map(|t| t.id.clone().unwrap_or_else(|| format!("rollout-{}", t.record)))
+                    .or_else(|| h.turn_id.clone()),
                 turn_number: turn.filter(|t| !t.taken_back).map(|t| t.number),
                 speaker: h.speaker,
                 time: h.time,
@@ -373,7 +466,8 @@ fn place(catalogs: &[Catalog], found: &Found, skip: usize, take: usize) -> Vec<S
 /// Line numbers of some offsets of a file.
 fn number_lines(path: &std::path::Path, offsets: &mut HashMap<u64, u64>) {
     let text = path.to_string_lossy();
-    let form = threadkeep_rollout::RolloutName::parse(text.rsplit('/').next().unwrap_or("")).map_or(threadkeep_rollout::Form::Plain, |n| n.form);
+    let form = threadkeep_rollout::RolloutName::parse(text.rsplit('/').next().unwrap_or(""))
+        .map_or(threadkeep_rollout::Form::Plain, |n| n.form);
     let mut left = offsets.len();
     let Ok(mut lines) = LineReader::open(path, form, threadkeep_rollout::source::Follow::Links, BUFFER) else { return };
     while let Some(line) = lines.next() {

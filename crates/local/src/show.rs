@@ -45,14 +45,17 @@ impl OpenThread {
     }
 
     fn read_turn(&self, index: &TurnIndex, entry: &TurnEntry, next: Option<&TurnEntry>, detail: Detail) -> Turn {
-        let mut builder = TurnBuilder { index, detail, items: Vec::new(), calls: HashSet::new(), reasoning: HashSet::new() };
+        let mut builder =
+            TurnBuilder { index, detail, items: Vec::new(), calls: HashSet::new(), reasoning: HashSet::new() };
         for (i, span) in self.history.spans.iter().enumerate().skip(entry.span) {
             if next.is_some_and(|n| n.span < i) {
                 break;
             }
             let first = i == entry.span;
             let (offset, line) = if first { (entry.offset, entry.line) } else { (0, 1) };
-            let Ok(mut lines) = LineReader::open_at(&span.path, span.form, span.follow, BUFFER, offset, line) else { continue };
+            let Ok(mut lines) = LineReader::open_at(&span.path, span.form, span.follow, BUFFER, offset, line) else {
+                continue;
+            };
             let shown = shown(&span.shown);
             while let Some(line) = lines.next() {
                 if span.is_past(&line) || next.is_some_and(|n| n.span == i && line.offset >= n.offset) {
@@ -82,7 +85,11 @@ impl OpenThread {
         });
         for i in own {
             let entry = &self.row.members[i].entry;
-            let mut stream = threadkeep_rollout::source::open_stream(&catalog.home.absolute(&entry.path), entry.name.form, crate::row::follow(entry))?;
+            let mut stream = threadkeep_rollout::source::open_stream(
+                &catalog.home.absolute(&entry.path),
+                entry.name.form,
+                crate::row::follow(entry),
+            )?;
             io::copy(&mut stream, out)?;
         }
         Ok(())
@@ -101,7 +108,9 @@ struct TurnBuilder<'i> {
 impl TurnBuilder<'_> {
     fn line(&mut self, line: &RawLine<'_>, path: &str) {
         if line.long {
-            let kind = sniff::sniff(line.bytes).map(|s| String::from_utf8_lossy(s.payload_type).into_owned()).unwrap_or_default();
+            let kind = sniff::sniff(line.bytes)
+                .map(|s| String::from_utf8_lossy(s.payload_type).into_owned())
+                .unwrap_or_default();
             let mut item = blank("long_record", None, path, line);
             item.text = "a record too long to be shown; --raw gives its bytes".into();
             item.extra.insert("record".into(), json!(kind));
@@ -147,7 +156,10 @@ impl TurnBuilder<'_> {
             self.calls.insert(call.clone());
         }
         // The output of a call that the model made stands in its own record.
-        if of_known_call && item.origin != Origin::Response && matches!(item.body, ItemBody::ToolOutput { .. } | ItemBody::ToolCall { .. }) {
+        if of_known_call
+            && item.origin != Origin::Response
+            && matches!(item.body, ItemBody::ToolOutput { .. } | ItemBody::ToolCall { .. })
+        {
             return;
         }
         if let ItemBody::ToolOutput { command: Some(command), .. } = &item.body {
@@ -196,8 +208,20 @@ impl TurnBuilder<'_> {
             }
             ItemBody::Patch { changes, status } => {
                 put("status", json!(status));
-                put("changes", Value::Array(changes.iter().map(|c| json!({"path": c.path, "kind": c.kind, "diff": self.cut(&c.diff).0})).collect()));
-                ("patch", Some(Speaker::Patch), changes.iter().map(|c| format!("{} {}", c.kind, c.path)).collect::<Vec<_>>().join("\n"))
+                put(
+                    "changes",
+                    Value::Array(
+                        changes
+                            .iter()
+                            .map(|c| json!({"path": c.path, "kind": c.kind, "diff": self.cut(&c.diff).0}))
+                            .collect(),
+                    ),
+                );
+                (
+                    "patch",
+                    Some(Speaker::Patch),
+                    changes.iter().map(|c| format!("{} {}", c.kind, c.path)).collect::<Vec<_>>().join("\n"),
+                )
             }
             ItemBody::SubAgent { action, text, threads } => {
                 put("action", json!(action));
@@ -230,7 +254,13 @@ impl TurnBuilder<'_> {
                 put("record", json!(kind));
                 ("unknown", None, (*reason).to_owned())
             }
-            ItemBody::Injected { .. } | ItemBody::TurnStarted { .. } | ItemBody::TurnCompleted { .. } | ItemBody::RolledBack { .. } | ItemBody::Tokens(_) | ItemBody::Settings { .. } | ItemBody::Silent => return None,
+            ItemBody::Injected { .. }
+            | ItemBody::TurnStarted { .. }
+            | ItemBody::TurnCompleted { .. }
+            | ItemBody::RolledBack { .. }
+            | ItemBody::Tokens(_)
+            | ItemBody::Settings { .. }
+            | ItemBody::Silent => return None,
         };
         let (text, cut) = self.cut(&text);
         if let Some(bytes) = cut {
@@ -239,7 +269,12 @@ impl TurnBuilder<'_> {
         if let Some(call) = &item.call_id {
             extra.insert("call_id".into(), json!(call));
         }
-        Some(TurnItem { extra, text, id: item.id.clone().or_else(|| item.call_id.clone()), ..blank(kind, speaker, path, line) })
+        Some(TurnItem {
+            extra,
+            text,
+            id: item.id.clone().or_else(|| item.call_id.clone()),
+            ..blank(kind, speaker, path, line)
+        })
     }
 
     /// A text within the limit, and its real size if it was cut.
@@ -274,7 +309,17 @@ impl TurnBuilder<'_> {
 }
 
 fn blank(kind: &'static str, speaker: Option<Speaker>, path: &str, line: &RawLine<'_>) -> TurnItem {
-    TurnItem { id: None, kind, speaker, text: String::new(), time: None, extra: Map::new(), path: path.to_owned(), line: line.number, offset: line.offset }
+    TurnItem {
+        id: None,
+        kind,
+        speaker,
+        text: String::new(),
+        time: None,
+        extra: Map::new(),
+        path: path.to_owned(),
+        line: line.number,
+        offset: line.offset,
+    }
 }
 
 fn images_json(images: &[Image]) -> Value {

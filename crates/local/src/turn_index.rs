@@ -60,10 +60,20 @@ impl TurnIndex {
                     continue;
                 }
                 record += 1;
-                let (signal, id) = if line.long { (Signal::Content, None) } else if text.ends_with(b"}") { signal_of_line(text, accounts) } else { (Signal::None, None) };
+                let (signal, id) = if line.long {
+                    (Signal::Content, None)
+                } else if text.ends_with(b"}") {
+                    signal_of_line(text, accounts)
+                } else {
+                    (Signal::None, None)
+                };
                 // The prefix of a broken record must not begin or end a turn.
                 let matters = !matches!(signal, Signal::None | Signal::Content);
-                let signal = if matters && !line.long && matches!(check_line(line.bytes), LineState::Damaged(_)) { Signal::None } else { signal };
+                let signal = if matters && !line.long && matches!(check_line(line.bytes), LineState::Damaged(_)) {
+                    Signal::None
+                } else {
+                    signal
+                };
                 let running = tracker.is_running();
                 match tracker.step(signal) {
                     Step::Stay => {}
@@ -124,7 +134,8 @@ fn time(record: &[u8]) -> Option<UtcMillis> {
 
 fn failed(record: &[u8]) -> bool {
     memchr::memmem::find(record, b"\"error\"").is_some()
-        && Envelope::parse(record).is_some_and(|e| matches!(Item::parse(&e).body, ItemBody::TurnCompleted { error: Some(_), .. }))
+        && Envelope::parse(record)
+            .is_some_and(|e| matches!(Item::parse(&e).body, ItemBody::TurnCompleted { error: Some(_), .. }))
 }
 
 /// Which accounts a history has: told by its first user and agent message in an event.
@@ -143,7 +154,11 @@ pub fn accounts(history: &History) -> Accounts {
             }
             // The tokens cannot stand inside a string: their quotes would be escaped there.
             let may = |token: &[u8]| memchr::memmem::find(text, token).is_some();
-            if !(may(b"\"user_message\"") || may(b"\"agent_message\"") || may(b"\"UserMessage\"") || may(b"\"AgentMessage\"")) {
+            if !(may(b"\"user_message\"")
+                || may(b"\"agent_message\"")
+                || may(b"\"UserMessage\"")
+                || may(b"\"AgentMessage\""))
+            {
                 continue;
             }
             let Some(item) = Envelope::parse(text).map(|e| Item::parse(&e)) else { continue };

@@ -62,7 +62,9 @@ impl fmt::Display for DamageReason {
             Self::OrdinalRepeated(n) => write!(f, "ordinal {n} is repeated"),
             Self::OrdinalGap { expected, found } => write!(f, "ordinal {found} where {expected} was due"),
             Self::NoHeader => write!(f, "no header record (session_meta)"),
-            Self::IdMismatch { name, header } => write!(f, "the file name says thread {name}, its header says {header}"),
+            Self::IdMismatch { name, header } => {
+                write!(f, "the file name says thread {name}, its header says {header}")
+            }
             Self::Empty => write!(f, "the file is empty"),
             Self::Compressed(why) => write!(f, "compressed data cannot be read: {why}"),
             Self::Unreadable(why) => write!(f, "cannot be read: {why}"),
@@ -102,7 +104,9 @@ pub fn check_line(line: &[u8]) -> LineState<'_> {
                     Err(e) => lossy(text, e.valid_up_to()),
                 };
             }
-            Err(e) if std::str::from_utf8(text).is_ok() => return LineState::Damaged(DamageReason::NotJson(short_reason(&e))),
+            Err(e) if std::str::from_utf8(text).is_ok() => {
+                return LineState::Damaged(DamageReason::NotJson(short_reason(&e)));
+            }
             Err(_) => {}
         }
     }
@@ -112,7 +116,9 @@ pub fn check_line(line: &[u8]) -> LineState<'_> {
         if kept.is_empty() {
             return LineState::Damaged(DamageReason::NulRun(dropped));
         }
-        if dropped > 0 && let LineState::Record(r) = check_line(kept) {
+        if dropped > 0
+            && let LineState::Record(r) = check_line(kept)
+        {
             return LineState::Recovered(Cow::Borrowed(r), DamageReason::NulPadding(dropped));
         }
     }
@@ -166,13 +172,18 @@ mod tests {
     fn a_record_among_nul_bytes_is_recovered() {
         let mut line = br#"{"a":1}"#.to_vec();
         line.extend([0u8; 9000]);
-        assert_eq!(check_line(&line), LineState::Recovered(Cow::Borrowed(br#"{"a":1}"#), DamageReason::NulPadding(9000)));
+        assert_eq!(
+            check_line(&line),
+            LineState::Recovered(Cow::Borrowed(br#"{"a":1}"#), DamageReason::NulPadding(9000))
+        );
         assert_eq!(check_line(&[0u8; 500]), LineState::Damaged(DamageReason::NulRun(500)));
     }
 
     #[test]
     fn invalid_utf8_costs_the_bytes_not_the_record() {
-        let LineState::Recovered(text, DamageReason::InvalidUtf8(6)) = check_line(b"{\"a\":\"\xff\xfe\"}") else { panic!() };
+        let LineState::Recovered(text, DamageReason::InvalidUtf8(6)) = check_line(b"{\"a\":\"\xff\xfe\"}") else {
+            panic!()
+        };
         assert_eq!(&*text, "{\"a\":\"\u{fffd}\u{fffd}\"}".as_bytes());
         assert!(matches!(check_line(b"{\"a\":\"\xff"), LineState::Damaged(DamageReason::InvalidUtf8(6))));
     }

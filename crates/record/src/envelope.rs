@@ -126,8 +126,17 @@ impl<'a> Envelope<'a> {
         let type_name = probe.type_name.and_then(string);
         let ordinal = probe.ordinal.and_then(|r| r.get().parse().ok());
         Some(match (type_name, probe.payload) {
-            (Some(name), Some(payload)) => Self { timestamp, ordinal, kind: Kind::from_type(&name), type_name: name, shape: Shape::Wrapped, payload: payload.get() },
-            (Some(name), None) => Self { timestamp, ordinal, kind: Kind::BareItem, type_name: name, shape: Shape::Bare, payload: text },
+            (Some(name), Some(payload)) => Self {
+                timestamp,
+                ordinal,
+                kind: Kind::from_type(&name),
+                type_name: name,
+                shape: Shape::Wrapped,
+                payload: payload.get(),
+            },
+            (Some(name), None) => {
+                Self { timestamp, ordinal, kind: Kind::BareItem, type_name: name, shape: Shape::Bare, payload: text }
+            }
             (None, _) => {
                 let kind = if probe.record_type.is_some() {
                     Kind::BareState
@@ -171,7 +180,11 @@ fn string(raw: &RawValue) -> Option<Cow<'_, str>> {
         return None;
     }
     let inner = &text[1..text.len() - 1];
-    if inner.contains('\\') { serde_json::from_str::<String>(text).ok().map(Cow::Owned) } else { Some(Cow::Borrowed(inner)) }
+    if inner.contains('\\') {
+        serde_json::from_str::<String>(text).ok().map(Cow::Owned)
+    } else {
+        Some(Cow::Borrowed(inner))
+    }
 }
 
 #[cfg(test)]
@@ -181,7 +194,10 @@ mod tests {
     #[test]
     fn chooses_by_shape() {
         let kind = |s: &str| Envelope::parse(s.as_bytes()).map(|e| (e.kind, e.shape));
-        assert_eq!(kind(r#"{"timestamp":"t","type":"event_msg","payload":{}}"#), Some((Kind::EventMsg, Shape::Wrapped)));
+        assert_eq!(
+            kind(r#"{"timestamp":"t","type":"event_msg","payload":{}}"#),
+            Some((Kind::EventMsg, Shape::Wrapped))
+        );
         assert_eq!(kind(r#"{"payload":{},"type":"later","x":1}"#), Some((Kind::Other, Shape::Wrapped)));
         assert_eq!(kind(r#"{"id":"a","timestamp":"t","instructions":null}"#), Some((Kind::BareMeta, Shape::Bare)));
         assert_eq!(kind(r#"{"record_type":"state"}"#), Some((Kind::BareState, Shape::Bare)));

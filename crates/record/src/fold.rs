@@ -2,6 +2,7 @@
 //!
 //! Most records are told by their prefix alone; only the few that carry something a list shows are parsed.
 
+use crate::UtcMillis;
 use crate::damage::{DamageReason, LineState, check_line, trim};
 use crate::envelope::{Envelope, Kind};
 use crate::item::{Item, ItemBody, Origin};
@@ -10,7 +11,6 @@ use crate::preview;
 use crate::sniff::{self, Sniffed};
 use crate::tokens::TokenUsage;
 use crate::turns::{Accounts, Signal, Step, TurnTracker};
-use crate::UtcMillis;
 
 /// How closely lines are looked at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -188,7 +188,8 @@ impl Fold {
             if let Some(s) = sniff::sniff(line.bytes) {
                 self.count(s.ordinal, &line);
                 self.time(UtcMillis::parse(&String::from_utf8_lossy(s.timestamp)));
-                self.has_tool |= matches!(s.payload_type, b"function_call" | b"custom_tool_call" | b"function_call_output");
+                self.has_tool |=
+                    matches!(s.payload_type, b"function_call" | b"custom_tool_call" | b"function_call_output");
                 self.has_user |= s.payload_type == b"user_message";
                 self.has_agent |= s.payload_type == b"agent_message";
             } else if trim(line.bytes).starts_with(b"{") {
@@ -212,7 +213,8 @@ impl Fold {
                 self.record(&record, sniff::sniff(&record), &line);
             }
             LineState::Damaged(reason) => {
-                let torn = !line.terminated && matches!(reason, DamageReason::NotJson(_) | DamageReason::InvalidUtf8(_));
+                let torn =
+                    !line.terminated && matches!(reason, DamageReason::NotJson(_) | DamageReason::InvalidUtf8(_));
                 self.note(Some(line.number), line.offset, if torn { DamageReason::TornTail } else { reason });
             }
         }
@@ -286,7 +288,9 @@ impl Fold {
         match s.payload_type {
             b"token_count" => self.keep_tokens(record),
             // Few enough to be parsed: the prefix of a broken record must not begin a turn.
-            b"task_started" | b"turn_started" if parse(record).is_some() => self.signal_both(Signal::Started, s.timestamp),
+            b"task_started" | b"turn_started" if parse(record).is_some() => {
+                self.signal_both(Signal::Started, s.timestamp)
+            }
             b"task_complete" | b"turn_complete" => self.signal_both(Signal::Completed { failed: false }, s.timestamp),
             b"turn_aborted" => self.signal_both(Signal::Aborted, s.timestamp),
             b"agent_message" => {
@@ -318,8 +322,12 @@ impl Fold {
                 self.has_tool = true;
                 self.signal_both(Signal::Content, s.timestamp);
             }
-            b"function_call_output" | b"custom_tool_call_output" | b"reasoning" => self.signal_both(Signal::Content, s.timestamp),
-            b"message" | b"" if !(self.accounts.user_events && self.accounts.agent_events) => self.item(record, s.timestamp),
+            b"function_call_output" | b"custom_tool_call_output" | b"reasoning" => {
+                self.signal_both(Signal::Content, s.timestamp)
+            }
+            b"message" | b"" if !(self.accounts.user_events && self.accounts.agent_events) => {
+                self.item(record, s.timestamp)
+            }
             _ => {}
         }
     }
@@ -378,7 +386,8 @@ impl Fold {
                     account.preview = preview::message_preview(text, !images.is_empty()).map(str::to_owned);
                 }
                 if account.first_user.is_none() {
-                    account.first_user = Some(preview::strip_request_prefix(text)).filter(|t| !t.is_empty()).map(str::to_owned);
+                    account.first_user =
+                        Some(preview::strip_request_prefix(text)).filter(|t| !t.is_empty()).map(str::to_owned);
                 }
             }
             ItemBody::AgentMessage { text, .. } => {
@@ -406,7 +415,11 @@ impl Fold {
         // Each account has its own view of which messages begin turns.
         let with_events = Accounts { user_events: true, agent_events: true }.signal(item);
         let without = Accounts::default().signal(item);
-        let without = if item.origin != Origin::Response && matches!(item.body, ItemBody::UserMessage { .. }) { Signal::None } else { without };
+        let without = if item.origin != Origin::Response && matches!(item.body, ItemBody::UserMessage { .. }) {
+            Signal::None
+        } else {
+            without
+        };
         step(&mut self.event, with_events, timestamp);
         if !self.accounts.user_events {
             step(&mut self.response, without, timestamp);

@@ -221,13 +221,21 @@ impl Item {
     #[must_use]
     pub fn parse(envelope: &Envelope<'_>) -> Self {
         match envelope.kind {
-            Kind::SessionMeta | Kind::BareMeta | Kind::BareState | Kind::WorldState | Kind::TokenUsageRecord | Kind::InterAgentMetadata => {
+            Kind::SessionMeta
+            | Kind::BareMeta
+            | Kind::BareState
+            | Kind::WorldState
+            | Kind::TokenUsageRecord
+            | Kind::InterAgentMetadata => {
                 return Self::other(ItemBody::Silent);
             }
             _ => {}
         }
         let Ok(payload) = serde_json::from_str::<Value>(envelope.payload) else {
-            return Self::other(ItemBody::Unknown { kind: envelope.type_name.to_string(), reason: "payload cannot be read" });
+            return Self::other(ItemBody::Unknown {
+                kind: envelope.type_name.to_string(),
+                reason: "payload cannot be read",
+            });
         };
         Self::from_value(envelope.kind, &envelope.type_name, &payload)
     }
@@ -246,7 +254,9 @@ impl Item {
                 text: tool::content_text(payload.get("content")),
                 threads: vec![],
             }),
-            Kind::Compacted => Self::other(ItemBody::Compaction { summary: text_of(payload, "message").filter(|s| !s.trim().is_empty()).map(str::to_owned) }),
+            Kind::Compacted => Self::other(ItemBody::Compaction {
+                summary: text_of(payload, "message").filter(|s| !s.trim().is_empty()).map(str::to_owned),
+            }),
             Kind::TurnContext => Self {
                 origin: Origin::Other,
                 id: None,
@@ -254,7 +264,12 @@ impl Item {
                 turn_id: owned(payload, "turn_id"),
                 body: ItemBody::Settings { model: owned(payload, "model"), cwd: owned(payload, "cwd") },
             },
-            Kind::SessionMeta | Kind::BareMeta | Kind::BareState | Kind::WorldState | Kind::TokenUsageRecord | Kind::InterAgentMetadata => Self::other(ItemBody::Silent),
+            Kind::SessionMeta
+            | Kind::BareMeta
+            | Kind::BareState
+            | Kind::WorldState
+            | Kind::TokenUsageRecord
+            | Kind::InterAgentMetadata => Self::other(ItemBody::Silent),
             // The TypeScript command's items have a role and no type; so have a few made by other tools.
             Kind::Other if payload.get("role").is_some() => response::read_message(payload),
             Kind::Other => Self::other(ItemBody::Unknown { kind: type_name.to_owned(), reason: "unknown record type" }),

@@ -40,7 +40,16 @@ pub struct StringWalker {
 
 impl Default for StringWalker {
     fn default() -> Self {
-        Self { keys: Vec::new(), depth: 0, place: In::Structure, expect_key: false, escape: None, high_surrogate: None, pending: Vec::new(), key: Vec::new() }
+        Self {
+            keys: Vec::new(),
+            depth: 0,
+            place: In::Structure,
+            expect_key: false,
+            escape: None,
+            high_surrogate: None,
+            pending: Vec::new(),
+            key: Vec::new(),
+        }
     }
 }
 
@@ -145,9 +154,12 @@ impl StringWalker {
             self.escape = Some(sofar);
             return;
         }
-        let unit = std::str::from_utf8(&sofar[1..]).ok().and_then(|h| u16::from_str_radix(h, 16).ok()).unwrap_or(0xfffd);
+        let unit =
+            std::str::from_utf8(&sofar[1..]).ok().and_then(|h| u16::from_str_radix(h, 16).ok()).unwrap_or(0xfffd);
         let decoded = match (self.high_surrogate.take(), unit) {
-            (Some(high), 0xdc00..=0xdfff) => char::from_u32(0x10000 + ((u32::from(high) - 0xd800) << 10) + (u32::from(unit) - 0xdc00)),
+            (Some(high), 0xdc00..=0xdfff) => {
+                char::from_u32(0x10000 + ((u32::from(high) - 0xd800) << 10) + (u32::from(unit) - 0xdc00))
+            }
             (Some(_), _) => {
                 self.emit("\u{fffd}".as_bytes(), sink);
                 self.surrogate_or_char(unit)
@@ -254,7 +266,9 @@ mod tests {
         match v {
             Value::String(s) => out.push((path.to_owned(), s.clone())),
             Value::Array(a) => a.iter().for_each(|v| strings(v, path, out)),
-            Value::Object(o) => o.iter().for_each(|(k, v)| strings(v, &if path.is_empty() { k.clone() } else { format!("{path}.{k}") }, out)),
+            Value::Object(o) => o
+                .iter()
+                .for_each(|(k, v)| strings(v, &if path.is_empty() { k.clone() } else { format!("{path}.{k}") }, out)),
             _ => {}
         }
     }
@@ -262,19 +276,32 @@ mod tests {
     #[test]
     fn paths_and_escapes() {
         let text = r#"{"a":{"b":"x\ny","c":[1,"z",{"d":"\u00e9\ud83c\udf0d\/"}]},"e":"\"q\\","f":["g"]}"#;
-        let want: Vec<(String, String)> = [("a.b", "x\ny"), ("a.c", "z"), ("a.c.d", "é🌍/"), ("e", "\"q\\"), ("f", "g")].iter().map(|(a, b)| ((*a).into(), (*b).into())).collect();
+        let want: Vec<(String, String)> =
+            [("a.b", "x\ny"), ("a.c", "z"), ("a.c.d", "é🌍/"), ("e", "\"q\\"), ("f", "g")]
+                .iter()
+                .map(|(a, b)| ((*a).into(), (*b).into()))
+                .collect();
         for step in [1, 2, 3, 7, 1000] {
             assert_eq!(walk(text.as_bytes(), step), want, "step {step}");
         }
-        assert_eq!(walk(br#"["\ud83c!","\ud83c"]"#, 1), [(String::new(), "\u{fffd}!".to_owned()), (String::new(), "\u{fffd}".to_owned())]);
+        assert_eq!(
+            walk(br#"["\ud83c!","\ud83c"]"#, 1),
+            [(String::new(), "\u{fffd}!".to_owned()), (String::new(), "\u{fffd}".to_owned())]
+        );
     }
 
     fn value() -> impl Strategy<Value = Value> {
-        let leaf = prop_oneof![any::<i32>().prop_map(|n| json!(n)), "\\PC*".prop_map(|s| json!(s)), any::<String>().prop_map(|s| json!(s)), Just(Value::Null)];
+        let leaf = prop_oneof![
+            any::<i32>().prop_map(|n| json!(n)),
+            "\\PC*".prop_map(|s| json!(s)),
+            any::<String>().prop_map(|s| json!(s)),
+            Just(Value::Null)
+        ];
         leaf.prop_recursive(4, 40, 5, |inner| {
             prop_oneof![
                 proptest::collection::vec(inner.clone(), 0..5).prop_map(Value::Array),
-                proptest::collection::btree_map("[a-z]{1,6}", inner, 0..5).prop_map(|m| Value::Object(m.into_iter().collect())),
+                proptest::collection::btree_map("[a-z]{1,6}", inner, 0..5)
+                    .prop_map(|m| Value::Object(m.into_iter().collect())),
             ]
         })
     }

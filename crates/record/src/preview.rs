@@ -75,15 +75,33 @@ mod tests {
         assert_eq!(message_preview("# Context\nfile\n## My request for Codex:\n fix it \n", false), Some("fix it"));
         assert_eq!(message_preview("## My request for Codex:\n\n", false), None);
         assert_eq!(message_preview("  ", true), Some("[Image]"));
-        assert_eq!(message_preview("a ## My request for Codex: b ## My request for Codex: c", false), Some("b ## My request for Codex: c"));
+        assert_eq!(
+            message_preview("a ## My request for Codex: b ## My request for Codex: c", false),
+            Some("b ## My request for Codex: c")
+        );
     }
 
     #[test]
     fn injected_and_typed() {
-        for text in ["<environment_context>\n  <cwd>/w</cwd>\n</environment_context>", "# AGENTS.md instructions for /w\n\n<INSTRUCTIONS>", "<permissions instructions>x", "<new_agent_instructions>a</new_agent_instructions>", "<image name=[Image #1]>"] {
+        for text in [
+            "<environment_context>\n  <cwd>/w</cwd>\n</environment_context>",
+            "# AGENTS.md instructions for /w\n\n<INSTRUCTIONS>",
+            "<permissions instructions>x",
+            "<new_agent_instructions>a</new_agent_instructions>",
+            "<image name=[Image #1]>",
+        ] {
             assert!(is_injected(text), "{text}");
         }
-        for text in ["fix the parser", "<div>why?</div>", "<my_tag>look</my_tag>", "# AGENTS.md is wrong", "< 3", "<", "<image>", "<config_context>unclosed"] {
+        for text in [
+            "fix the parser",
+            "<div>why?</div>",
+            "<my_tag>look</my_tag>",
+            "# AGENTS.md is wrong",
+            "< 3",
+            "<",
+            "<image>",
+            "<config_context>unclosed",
+        ] {
             assert!(!is_injected(text), "{text}");
         }
     }

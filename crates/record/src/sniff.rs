@@ -39,7 +39,10 @@ pub fn sniff(line: &[u8]) -> Option<Sniffed<'_>> {
     let kind = Kind::from_type(std::str::from_utf8(&rest[..end]).ok()?);
     let rest = rest[end + 1..].strip_prefix(b",\"payload\":")?;
     let payload_at = line.len() - rest.len();
-    let payload_type = rest.strip_prefix(b"{\"type\":\"").and_then(|r| Some(&r[..r.iter().take(48).position(|b| *b == b'"')?])).unwrap_or(b"");
+    let payload_type = rest
+        .strip_prefix(b"{\"type\":\"")
+        .and_then(|r| Some(&r[..r.iter().take(48).position(|b| *b == b'"')?]))
+        .unwrap_or(b"");
     Some(Sniffed { timestamp, ordinal, kind, payload_type, payload_at })
 }
 
@@ -68,7 +71,14 @@ mod tests {
 
     #[test]
     fn leaves_other_forms_to_the_parser() {
-        for line in [&b"{}"[..], br#"{ "timestamp":"t"}"#, br#"{"type":"event_msg"}"#, br#"{"timestamp":"2026","type":"a""#, b"", br#"{"timestamp":"2026-11-30T12:27:12.794Z","ordinal":99999999999999999999,"type":"a","payload":{}}"#] {
+        for line in [
+            &b"{}"[..],
+            br#"{ "timestamp":"t"}"#,
+            br#"{"type":"event_msg"}"#,
+            br#"{"timestamp":"2026","type":"a""#,
+            b"",
+            br#"{"timestamp":"2026-11-30T12:27:12.794Z","ordinal":99999999999999999999,"type":"a","payload":{}}"#,
+        ] {
             assert_eq!(sniff(line), None, "{:?}", String::from_utf8_lossy(line));
         }
     }

@@ -33,7 +33,16 @@ pub enum Speaker {
 
 impl Speaker {
     /// All speakers, in the order that help texts list them.
-    pub const ALL: [Self; 8] = [Self::User, Self::Agent, Self::Reasoning, Self::ToolCall, Self::ToolOutput, Self::Patch, Self::Plan, Self::Name];
+    pub const ALL: [Self; 8] = [
+        Self::User,
+        Self::Agent,
+        Self::Reasoning,
+        Self::ToolCall,
+        Self::ToolOutput,
+        Self::Patch,
+        Self::Plan,
+        Self::Name,
+    ];
 
     /// The word used on the command line and in JSON.
     #[must_use]
@@ -62,13 +71,19 @@ impl std::str::FromStr for Speaker {
 /// The searchable pieces of an item, each with its speaker.
 #[must_use]
 pub fn pieces(item: &Item) -> Vec<(Speaker, Cow<'_, str>)> {
-    let one = |speaker, text: &'_ str| -> Vec<(Speaker, Cow<'_, str>)> { if text.is_empty() { vec![] } else { vec![(speaker, Cow::Owned(text.to_owned()))] } };
+    let one = |speaker, text: &'_ str| -> Vec<(Speaker, Cow<'_, str>)> {
+        if text.is_empty() { vec![] } else { vec![(speaker, Cow::Owned(text.to_owned()))] }
+    };
     match &item.body {
         ItemBody::UserMessage { text, .. } => one(Speaker::User, strip_request_prefix(text)),
         ItemBody::AgentMessage { text, .. } => one(Speaker::Agent, text),
-        ItemBody::Reasoning { parts } => parts.iter().filter(|p| !p.is_empty()).map(|p| (Speaker::Reasoning, Cow::Borrowed(p.as_str()))).collect(),
+        ItemBody::Reasoning { parts } => {
+            parts.iter().filter(|p| !p.is_empty()).map(|p| (Speaker::Reasoning, Cow::Borrowed(p.as_str()))).collect()
+        }
         ItemBody::Plan { text } => one(Speaker::Plan, text),
-        ItemBody::ToolCall { values, .. } => values.iter().filter(|v| !v.is_empty()).map(|v| (Speaker::ToolCall, Cow::Borrowed(v.as_str()))).collect(),
+        ItemBody::ToolCall { values, .. } => {
+            values.iter().filter(|v| !v.is_empty()).map(|v| (Speaker::ToolCall, Cow::Borrowed(v.as_str()))).collect()
+        }
         ItemBody::ToolOutput { text, command, .. } => {
             let mut both = one(Speaker::ToolCall, command.as_deref().unwrap_or(""));
             both.extend(one(Speaker::ToolOutput, text));

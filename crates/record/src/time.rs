@@ -41,7 +41,15 @@ impl UtcMillis {
 
 /// The fixed form that Codex writes: `YYYY-MM-DDTHH:MM:SS.mmmZ`, without going through a general parser.
 fn parse_fixed(b: &[u8]) -> Option<UtcMillis> {
-    if b.len() != 24 || b[4] != b'-' || b[7] != b'-' || b[10] != b'T' || b[13] != b':' || b[16] != b':' || b[19] != b'.' || b[23] != b'Z' {
+    if b.len() != 24
+        || b[4] != b'-'
+        || b[7] != b'-'
+        || b[10] != b'T'
+        || b[13] != b':'
+        || b[16] != b':'
+        || b[19] != b'.'
+        || b[23] != b'Z'
+    {
         return None;
     }
     let num = |from: usize, to: usize| -> Option<i64> {

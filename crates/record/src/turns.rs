@@ -208,13 +208,23 @@ impl Accounts {
 pub fn signal_of_line(record: &[u8], accounts: Accounts) -> (Signal, Option<String>) {
     let quick = sniff::sniff(record).and_then(|s| match (s.kind, s.payload_type) {
         (Kind::ResponseItem, b"message") if accounts.user_events && accounts.agent_events => Some(Signal::None),
-        (Kind::ResponseItem, b"function_call" | b"custom_tool_call" | b"function_call_output" | b"custom_tool_call_output" | b"reasoning" | b"local_shell_call") => Some(Signal::Content),
+        (
+            Kind::ResponseItem,
+            b"function_call"
+            | b"custom_tool_call"
+            | b"function_call_output"
+            | b"custom_tool_call_output"
+            | b"reasoning"
+            | b"local_shell_call",
+        ) => Some(Signal::Content),
         (Kind::EventMsg, b"user_message") => Some(Signal::UserMessage),
         (Kind::EventMsg, b"agent_message" | b"agent_reasoning") => Some(Signal::Content),
         (Kind::EventMsg, b"token_count" | b"context_compacted" | b"thread_settings_applied") => Some(Signal::None),
         (Kind::EventMsg, b"item_completed") => match sniff::item_type(&record[s.payload_at..]) {
             Some(b"UserMessage") => Some(Signal::UserMessage),
-            Some(b"AgentMessage" | b"Reasoning" | b"CommandExecution" | b"FileChange" | b"McpToolCall") => Some(Signal::Content),
+            Some(b"AgentMessage" | b"Reasoning" | b"CommandExecution" | b"FileChange" | b"McpToolCall") => {
+                Some(Signal::Content)
+            }
             _ => None,
         },
         (Kind::ResponseItem | Kind::EventMsg, _) => None,
@@ -244,8 +254,17 @@ mod tests {
 
     #[test]
     fn marked_turns_take_later_messages_in() {
-        let (steps, n) = run(&[Started, UserMessage, Content, UserMessage, Completed { failed: false }, Started, Aborted]);
-        assert_eq!(steps, [Step::Begin(None), Step::End(TurnStatus::Completed), Step::Begin(None), Step::End(TurnStatus::Interrupted)]);
+        let (steps, n) =
+            run(&[Started, UserMessage, Content, UserMessage, Completed { failed: false }, Started, Aborted]);
+        assert_eq!(
+            steps,
+            [
+                Step::Begin(None),
+                Step::End(TurnStatus::Completed),
+                Step::Begin(None),
+                Step::End(TurnStatus::Interrupted)
+            ]
+        );
         assert_eq!(n, 2);
     }
 

@@ -39,7 +39,17 @@ pub struct BlockReader<R> {
 impl<R: Read> BlockReader<R> {
     /// A reader with a buffer of `size` bytes that holds lines of up to [`LONG_LINE`].
     pub fn new(stream: R, size: usize) -> Self {
-        Self { stream, buffer: vec![0; size.max(256)], start: 0, end: 0, base: 0, eof: false, in_long: false, limit: LONG_LINE, error: None }
+        Self {
+            stream,
+            buffer: vec![0; size.max(256)],
+            start: 0,
+            end: 0,
+            base: 0,
+            eof: false,
+            in_long: false,
+            limit: LONG_LINE,
+            error: None,
+        }
     }
 
     /// A reader that uses a buffer from before: for many files, making one each time costs more than reading.

@@ -92,7 +92,13 @@ pub fn read(path: &Path, form: Form, size: u64, follow: Follow, depth: Depth) ->
                 };
                 bytes = line.offset + line.bytes.len() as u64 + u64::from(line.terminated);
                 let long = line.long;
-                fold.line(FoldLine { bytes: line.bytes, offset: line.offset, number: line.number, terminated: line.terminated, long });
+                fold.line(FoldLine {
+                    bytes: line.bytes,
+                    offset: line.offset,
+                    number: line.number,
+                    terminated: line.terminated,
+                    long,
+                });
                 if long && whole {
                     bytes += lines.stream_long(|_| {}).0;
                 }
@@ -101,7 +107,11 @@ pub fn read(path: &Path, form: Form, size: u64, follow: Follow, depth: Depth) ->
                 }
             }
             if let Some(e) = lines.error() {
-                let reason = if form == Form::Plain { DamageReason::Unreadable(e.to_string()) } else { DamageReason::Compressed(e.to_string()) };
+                let reason = if form == Form::Plain {
+                    DamageReason::Unreadable(e.to_string())
+                } else {
+                    DamageReason::Compressed(e.to_string())
+                };
                 let reason = if form == Form::Json { DamageReason::NotJson(e.to_string()) } else { reason };
                 fold.note(None, bytes, reason);
             }
@@ -111,7 +121,10 @@ pub fn read(path: &Path, form: Form, size: u64, follow: Follow, depth: Depth) ->
             reached_end = true;
         }
     }
-    if fold.header.is_none() && reached_end && !fold.damage.iter().any(|d| matches!(d.reason, DamageReason::Unreadable(_))) {
+    if fold.header.is_none()
+        && reached_end
+        && !fold.damage.iter().any(|d| matches!(d.reason, DamageReason::Unreadable(_)))
+    {
         fold.note(None, 0, DamageReason::NoHeader);
     }
     let mut facts = finish(fold, whole, reached_end, bytes);

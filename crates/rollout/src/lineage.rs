@@ -50,7 +50,8 @@ pub struct Assembly {
 }
 
 fn continues_itself(m: &Member, id: Option<ThreadId>) -> bool {
-    m.entry.name.segment.is_some() || m.facts.header.as_ref().and_then(|h| h.history_base.as_ref()).is_some_and(|b| Some(b.thread_id) == id)
+    m.entry.name.segment.is_some()
+        || m.facts.header.as_ref().and_then(|h| h.history_base.as_ref()).is_some_and(|b| Some(b.thread_id) == id)
 }
 
 /// Sorts out the files that carry one thread id. `home` is only needed to compare files that say they are the same.
@@ -64,14 +65,26 @@ pub fn assemble(home: &Home, id: Option<ThreadId>, members: &[Member]) -> Assemb
     // then the one that was written last.
     let worth = |i: &usize| {
         let m = &members[*i];
-        (m.facts.header.is_some(), m.entry.place != Place::Archived, m.entry.name.canonical, m.facts.last_time, m.entry.size)
+        (
+            m.facts.header.is_some(),
+            m.entry.place != Place::Archived,
+            m.entry.name.canonical,
+            m.facts.last_time,
+            m.entry.size,
+        )
     };
     roots.sort_by(|a, b| worth(b).cmp(&worth(a)).then_with(|| members[*a].entry.path.cmp(&members[*b].entry.path)));
     if let Some(best) = roots.first().copied() {
         let best = settle_twins(home, members, &roots, best, &mut notes);
         for other in roots.iter().filter(|i| **i != best) {
             if !notes.iter().any(|(i, _)| i == other) {
-                notes.push((*other, DamageReason::Duplicate(format!("another file of the same thread: {}", members[best].entry.path.display()))));
+                notes.push((
+                    *other,
+                    DamageReason::Duplicate(format!(
+                        "another file of the same thread: {}",
+                        members[best].entry.path.display()
+                    )),
+                ));
             }
         }
         roles[best] = if later.is_empty() { Role::Head } else { Role::Segment };
@@ -80,7 +93,11 @@ pub fn assemble(home: &Home, id: Option<ThreadId>, members: &[Member]) -> Assemb
     let made = |i: &usize| {
         let m = &members[*i];
         let header = m.facts.header.as_ref();
-        (header.and_then(|h| h.record_time.or(h.created_at)), m.entry.name.segment.and_then(|s| s.v7_millis()), m.entry.path.clone())
+        (
+            header.and_then(|h| h.record_time.or(h.created_at)),
+            m.entry.name.segment.and_then(|s| s.v7_millis()),
+            m.entry.path.clone(),
+        )
     };
     later.sort_by_key(made);
     for i in &later {
@@ -95,26 +112,48 @@ pub fn assemble(home: &Home, id: Option<ThreadId>, members: &[Member]) -> Assemb
 
 /// Where a plain file and its compressed form both stand, the plain one counts if it extends the other. If it is the
 /// shorter one it was cut while it was written out, and the compressed one has everything.
-fn settle_twins(home: &Home, members: &[Member], roots: &[usize], best: usize, notes: &mut Vec<(usize, DamageReason)>) -> usize {
+fn settle_twins(
+    home: &Home,
+    members: &[Member],
+    roots: &[usize],
+    best: usize,
+    notes: &mut Vec<(usize, DamageReason)>,
+) -> usize {
     let logical = |m: &Member| m.entry.path.to_string_lossy().trim_end_matches(".zst").to_owned();
     let twin = roots.iter().copied().find(|i| *i != best && logical(&members[*i]) == logical(&members[best]));
     let Some(twin) = twin else { return best };
     let (plain, packed) = if members[best].entry.name.form == Form::Zstd { (twin, best) } else { (best, twin) };
     if members[plain].facts.header.is_none() {
-        notes.push((plain, DamageReason::Duplicate("a plain file without a header beside its compressed form; the compressed form is read".into())));
+        notes.push((
+            plain,
+            DamageReason::Duplicate(
+                "a plain file without a header beside its compressed form; the compressed form is read".into(),
+            ),
+        ));
         return packed;
     }
     match compare(&home.absolute(&members[plain].entry.path), &home.absolute(&members[packed].entry.path)) {
         Relation::Equal | Relation::Extends => {
-            notes.push((packed, DamageReason::Duplicate("the compressed form beside its plain file, which has all of it".into())));
+            notes.push((
+                packed,
+                DamageReason::Duplicate("the compressed form beside its plain file, which has all of it".into()),
+            ));
             plain
         }
         Relation::Shorter => {
-            notes.push((plain, DamageReason::Duplicate("shorter than its compressed form, which is read instead".into())));
+            notes.push((
+                plain,
+                DamageReason::Duplicate("shorter than its compressed form, which is read instead".into()),
+            ));
             packed
         }
         Relation::Differs => {
-            notes.push((packed, DamageReason::Duplicate("the compressed form differs from its plain file; the plain file is read".into())));
+            notes.push((
+                packed,
+                DamageReason::Duplicate(
+                    "the compressed form differs from its plain file; the plain file is read".into(),
+                ),
+            ));
             plain
         }
     }
@@ -230,7 +269,13 @@ pub struct History {
 const MAX_CHAIN: usize = 512;
 
 /// Follows the chain of bases from a thread's head. `find` gives the files of a thread.
-pub fn history(home: &Home, id: Option<ThreadId>, members: &[Member], head: usize, find: &mut dyn FnMut(ThreadId) -> Vec<Member>) -> History {
+pub fn history(
+    home: &Home,
+    id: Option<ThreadId>,
+    members: &[Member],
+    head: usize,
+    find: &mut dyn FnMut(ThreadId) -> Vec<Member>,
+) -> History {
     let mut out = History::default();
     let Some(mut current) = members.get(head).cloned() else { return out };
     let mut owner = id;
@@ -244,7 +289,8 @@ pub fn history(home: &Home, id: Option<ThreadId>, members: &[Member], head: usiz
         let seen: Vec<PathBuf> = out.spans.iter().map(|s| s.path.clone()).collect();
         let own = Some(base.thread_id) == id;
         let candidates: Vec<Member> = if own { members.to_vec() } else { find(base.thread_id) };
-        let candidates: Vec<Member> = candidates.into_iter().filter(|m| !seen.contains(&home.absolute(&m.entry.path))).collect();
+        let candidates: Vec<Member> =
+            candidates.into_iter().filter(|m| !seen.contains(&home.absolute(&m.entry.path))).collect();
         end = Some(SpanEnd { ordinal: base.end_ordinal_exclusive, offset: base.end_byte_offset });
         match choose_base(home, &candidates, base.end_ordinal_exclusive, base.end_byte_offset) {
             Some(next) => {
@@ -253,7 +299,10 @@ pub fn history(home: &Home, id: Option<ThreadId>, members: &[Member], head: usiz
             }
             None => {
                 let what = if own { "an earlier segment of this thread" } else { "the thread it was forked from" };
-                out.missing.push(DamageReason::BaseMissing(format!("{what} ({}, up to ordinal {}) is not in the home", base.thread_id, base.end_ordinal_exclusive)));
+                out.missing.push(DamageReason::BaseMissing(format!(
+                    "{what} ({}, up to ordinal {}) is not in the home",
+                    base.thread_id, base.end_ordinal_exclusive
+                )));
                 break;
             }
         }
@@ -263,8 +312,17 @@ pub fn history(home: &Home, id: Option<ThreadId>, members: &[Member], head: usiz
 }
 
 fn span(home: &Home, m: &Member, owner: Option<ThreadId>, end: Option<SpanEnd>, inherited: bool) -> Span {
-    let follow = if m.entry.place == Place::Outside || m.entry.path.is_absolute() { Follow::Links } else { Follow::Nothing };
-    Span { path: home.absolute(&m.entry.path), shown: m.entry.path.clone(), form: m.entry.name.form, follow, thread_id: owner, end, inherited }
+    let follow =
+        if m.entry.place == Place::Outside || m.entry.path.is_absolute() { Follow::Links } else { Follow::Nothing };
+    Span {
+        path: home.absolute(&m.entry.path),
+        shown: m.entry.path.clone(),
+        form: m.entry.name.form,
+        follow,
+        thread_id: owner,
+        end,
+        inherited,
+    }
 }
 
 /// The file that a prefix ends in: the latest one that begins before the end and reaches it, a record boundary at the
@@ -275,7 +333,15 @@ fn choose_base(home: &Home, candidates: &[Member], ordinal: u64, offset: u64) ->
         let plain = m.entry.name.form == Form::Plain;
         let reaches = !plain || m.entry.size >= offset;
         let boundary = plain && offset > 0 && ends_record(&home.absolute(&m.entry.path), offset);
-        (m.facts.header.is_some(), begins(m) < ordinal, boundary, reaches, begins(m), m.entry.name.canonical, m.entry.place != Place::Archived)
+        (
+            m.facts.header.is_some(),
+            begins(m) < ordinal,
+            boundary,
+            reaches,
+            begins(m),
+            m.entry.name.canonical,
+            m.entry.place != Place::Archived,
+        )
     };
     candidates.iter().filter(|m| begins(m) < ordinal).max_by_key(|m| score(m)).cloned()
 }
@@ -283,7 +349,8 @@ fn choose_base(home: &Home, candidates: &[Member], ordinal: u64, offset: u64) ->
 #[cfg(unix)]
 fn ends_record(path: &Path, offset: u64) -> bool {
     let mut byte = [0];
-    File::open(path).is_ok_and(|f| std::os::unix::fs::FileExt::read_exact_at(&f, &mut byte, offset - 1).is_ok()) && byte[0] == b'\n'
+    File::open(path).is_ok_and(|f| std::os::unix::fs::FileExt::read_exact_at(&f, &mut byte, offset - 1).is_ok())
+        && byte[0] == b'\n'
 }
 
 #[cfg(not(unix))]

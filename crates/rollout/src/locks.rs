@@ -36,7 +36,8 @@ impl WriterLocks {
     #[must_use]
     pub fn read(home: &Path) -> Self {
         let folder = home.join("thread-writer-locks");
-        let any = std::fs::read_dir(&folder).is_ok_and(|mut d| d.any(|e| e.is_ok_and(|e| e.file_name().to_string_lossy().ends_with(".lock"))));
+        let any = std::fs::read_dir(&folder)
+            .is_ok_and(|mut d| d.any(|e| e.is_ok_and(|e| e.file_name().to_string_lossy().ends_with(".lock"))));
         let rows = if any { platform::lock_table() } else { vec![] };
         Self { folder, held: rows.into_iter().map(|r| ((device(r.major, r.minor), r.ino), r)).collect() }
     }

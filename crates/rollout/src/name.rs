@@ -49,7 +49,8 @@ impl RolloutName {
             }
             if tail.len() == 73
                 && tail.as_bytes()[36] == b'_'
-                && let (Some(Ok(id)), Some(Ok(segment))) = (tail.get(..36).map(ThreadId::parse), tail.get(37..).map(ThreadId::parse))
+                && let (Some(Ok(id)), Some(Ok(segment))) =
+                    (tail.get(..36).map(ThreadId::parse), tail.get(37..).map(ThreadId::parse))
             {
                 return Some(Self { id: Some(id), segment: Some(segment), form, canonical: true });
             }
@@ -60,7 +61,8 @@ impl RolloutName {
     /// Whether a name may be a rollout's, from its beginning and end alone: what a walk asks of every entry.
     #[must_use]
     pub fn may_be(name: &[u8]) -> bool {
-        name.starts_with(b"rollout-") && (name.ends_with(b".jsonl") || name.ends_with(b".jsonl.zst") || name.ends_with(b".json"))
+        name.starts_with(b"rollout-")
+            && (name.ends_with(b".jsonl") || name.ends_with(b".jsonl.zst") || name.ends_with(b".json"))
     }
 
     /// The writer's local time of creation as a name spells it, `YYYY-MM-DDTHH-MM-SS`.
@@ -103,23 +105,40 @@ mod tests {
     fn names_that_exist() {
         assert_eq!(parse(format!("rollout-2026-11-30T12-27-18-{ID}.jsonl")), Some((true, false, Form::Plain, true)));
         assert_eq!(parse(format!("rollout-2026-11-30T12-27-18-{ID}.jsonl.zst")), Some((true, false, Form::Zstd, true)));
-        assert_eq!(parse(format!("rollout-2026-11-30T12-27-18-{ID}_{ID}.jsonl")), Some((true, true, Form::Plain, true)));
+        assert_eq!(
+            parse(format!("rollout-2026-11-30T12-27-18-{ID}_{ID}.jsonl")),
+            Some((true, true, Form::Plain, true))
+        );
         assert_eq!(parse(format!("rollout-2025-08-01-{ID}.json")), Some((true, false, Form::Json, true)));
         assert_eq!(parse(format!("rollout-2026-13-45T99-00-00-{ID}.jsonl")), Some((true, false, Form::Plain, true)));
-        assert_eq!(parse(format!("rollout-2026-11-30T12-27-18-{ID} (1).jsonl")), Some((true, false, Form::Plain, false)));
+        assert_eq!(
+            parse(format!("rollout-2026-11-30T12-27-18-{ID} (1).jsonl")),
+            Some((true, false, Form::Plain, false))
+        );
         assert_eq!(parse("rollout-2026-11-30T12-27-18-x.jsonl".into()), Some((false, false, Form::Plain, false)));
     }
 
     #[test]
     fn names_that_are_something_else() {
-        for name in [format!("foo-{ID}.jsonl"), "rollout-compress-1.tmp".into(), format!("rollout-2026-11-30T12-27-18-{ID}.jsonl.decompress.1.2.tmp"), format!("{ID}.jsonl"), "session_index.jsonl".into()] {
+        for name in [
+            format!("foo-{ID}.jsonl"),
+            "rollout-compress-1.tmp".into(),
+            format!("rollout-2026-11-30T12-27-18-{ID}.jsonl.decompress.1.2.tmp"),
+            format!("{ID}.jsonl"),
+            "session_index.jsonl".into(),
+        ] {
             assert_eq!(parse(name.clone()), None, "{name}");
         }
     }
 
     #[test]
     fn odd_texts_do_not_panic() {
-        for name in ["rollout-é.jsonl", "rollout-.jsonl", "rollout-2026-11-30T12-27-1é-.jsonl", "rollout-日本語日本語日本語日本語日本語日本語日本語日本語日本語.json"] {
+        for name in [
+            "rollout-é.jsonl",
+            "rollout-.jsonl",
+            "rollout-2026-11-30T12-27-1é-.jsonl",
+            "rollout-日本語日本語日本語日本語日本語日本語日本語日本語日本語.json",
+        ] {
             let _ = RolloutName::parse(name);
         }
     }

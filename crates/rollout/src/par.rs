@@ -16,7 +16,11 @@ pub fn map<T: Sync, R: Send>(items: &[T], f: impl Fn(&T) -> R + Sync) -> Vec<R> 
 }
 
 /// As [`map`], with a value of each thread's own that all its items share (a buffer).
-pub fn map_with<T: Sync, S, R: Send>(items: &[T], start: impl Fn() -> S + Sync, f: impl Fn(&mut S, &T) -> R + Sync) -> Vec<R> {
+pub fn map_with<T: Sync, S, R: Send>(
+    items: &[T],
+    start: impl Fn() -> S + Sync,
+    f: impl Fn(&mut S, &T) -> R + Sync,
+) -> Vec<R> {
     let threads = threads().min(items.len() / 4);
     if threads < 2 {
         let mut state = start();

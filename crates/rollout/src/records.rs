@@ -54,7 +54,14 @@ impl LineReader {
 
     /// Opens a rollout at the line that begins at `offset` and has the number `number`. In a plain file nothing before
     /// it is read.
-    pub fn open_at(path: &Path, form: Form, follow: Follow, buffer: usize, offset: u64, number: u64) -> io::Result<Self> {
+    pub fn open_at(
+        path: &Path,
+        form: Form,
+        follow: Follow,
+        buffer: usize,
+        offset: u64,
+        number: u64,
+    ) -> io::Result<Self> {
         if form == Form::Plain {
             use std::io::{Seek, SeekFrom};
             let mut file = crate::source::open_file(path, follow)?;
@@ -81,7 +88,9 @@ impl LineReader {
     #[must_use]
     pub fn with_limit(self, limit: usize) -> Self {
         match self.inner {
-            Inner::Blocks { reader, rest, number } => Self { inner: Inner::Blocks { reader: reader.with_limit(limit), rest, number } },
+            Inner::Blocks { reader, rest, number } => {
+                Self { inner: Inner::Blocks { reader: reader.with_limit(limit), rest, number } }
+            }
             items @ Inner::Items { .. } => Self { inner: items },
         }
     }
@@ -92,7 +101,13 @@ impl LineReader {
             Inner::Items { data, ranges, number, .. } => {
                 let range = ranges.next()?;
                 *number += 1;
-                Some(RawLine { bytes: &data[range.clone()], offset: range.start as u64, number: *number, terminated: true, long: false })
+                Some(RawLine {
+                    bytes: &data[range.clone()],
+                    offset: range.start as u64,
+                    number: *number,
+                    terminated: true,
+                    long: false,
+                })
             }
             Inner::Blocks { reader, rest, number } => {
                 if rest.start >= rest.end {
@@ -101,7 +116,13 @@ impl LineReader {
                         Block::LongHead(range) => {
                             *number += 1;
                             let offset = reader.offset(range.start);
-                            return Some(RawLine { bytes: reader.bytes(range), offset, number: *number, terminated: true, long: true });
+                            return Some(RawLine {
+                                bytes: reader.bytes(range),
+                                offset,
+                                number: *number,
+                                terminated: true,
+                                long: true,
+                            });
                         }
                     }
                 }
@@ -161,7 +182,9 @@ fn json_items(data: &[u8]) -> (Vec<Range<usize>>, Option<io::Error>) {
         at..at + raw.len()
     };
     let error = match serde_json::from_slice::<Whole<'_>>(data) {
-        Ok(whole) => return (std::iter::once(whole.session).chain(whole.items).map(|r| range(r.get())).collect(), None),
+        Ok(whole) => {
+            return (std::iter::once(whole.session).chain(whole.items).map(|r| range(r.get())).collect(), None);
+        }
         Err(e) => io::Error::new(io::ErrorKind::InvalidData, e),
     };
     let mut ranges = Vec::new();
@@ -169,7 +192,10 @@ fn json_items(data: &[u8]) -> (Vec<Range<usize>>, Option<io::Error>) {
         let mut values = serde_json::Deserializer::from_slice(&data[at..]).into_iter::<&RawValue>();
         values.next()?.ok().map(|r| range(r.get()))
     };
-    let after = |key: &[u8]| Some(memchr::memmem::find(data, key)? + key.len()).map(|at| at + data[at..].iter().take_while(|b| b.is_ascii_whitespace() || **b == b':').count());
+    let after = |key: &[u8]| {
+        Some(memchr::memmem::find(data, key)? + key.len())
+            .map(|at| at + data[at..].iter().take_while(|b| b.is_ascii_whitespace() || **b == b':').count())
+    };
     ranges.extend(after(b"\"session\"").and_then(value_at));
     if let Some(mut at) = after(b"\"items\"").filter(|at| data.get(*at) == Some(&b'[')) {
         at += 1;

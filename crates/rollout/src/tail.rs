@@ -44,7 +44,13 @@ pub fn tail(path: &Path, form: Form, follow: Follow) -> io::Result<Option<TailFa
     Ok(Some(facts))
 }
 
-fn line_time(bytes: &[u8], long: bool, terminated: bool, offset: u64, damage: &mut Vec<(u64, DamageReason)>) -> Option<UtcMillis> {
+fn line_time(
+    bytes: &[u8],
+    long: bool,
+    terminated: bool,
+    offset: u64,
+    damage: &mut Vec<(u64, DamageReason)>,
+) -> Option<UtcMillis> {
     if long {
         let s = sniff::sniff(bytes)?;
         return UtcMillis::parse(std::str::from_utf8(s.timestamp).ok()?);

@@ -64,7 +64,15 @@ impl FileEntry {
         });
         let archived = path.components().any(|c| c.as_os_str() == "archived_sessions");
         let place = if archived { Place::Archived } else { Place::Outside };
-        Ok(Self { path: path.to_owned(), name, place, size: stat.size, mtime_ns: stat.mtime_ns, identity: (stat.dev, stat.ino), problem: None })
+        Ok(Self {
+            path: path.to_owned(),
+            name,
+            place,
+            size: stat.size,
+            mtime_ns: stat.mtime_ns,
+            identity: (stat.dev, stat.ino),
+            problem: None,
+        })
     }
 }
 
@@ -139,12 +147,28 @@ fn read(home: &Path, path: &Path, place: Place, into: &mut Walk) -> Vec<(PathBuf
             EntryKind::Link => into.links.push(full()),
             EntryKind::File(stat) => {
                 if let Some(name) = parse(&entry.name) {
-                    into.files.push(FileEntry { path: full(), name, place, size: stat.size, mtime_ns: stat.mtime_ns, identity: (stat.dev, stat.ino), problem: None });
+                    into.files.push(FileEntry {
+                        path: full(),
+                        name,
+                        place,
+                        size: stat.size,
+                        mtime_ns: stat.mtime_ns,
+                        identity: (stat.dev, stat.ino),
+                        problem: None,
+                    });
                 }
             }
             EntryKind::Unreadable(error) => {
                 if let Some(name) = parse(&entry.name) {
-                    into.files.push(FileEntry { path: full(), name, place, size: 0, mtime_ns: 0, identity: (0, 0), problem: Some(error.to_string()) });
+                    into.files.push(FileEntry {
+                        path: full(),
+                        name,
+                        place,
+                        size: 0,
+                        mtime_ns: 0,
+                        identity: (0, 0),
+                        problem: Some(error.to_string()),
+                    });
                 }
             }
         }

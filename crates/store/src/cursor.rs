@@ -116,7 +116,17 @@ impl Cursor {
     /// A cursor behind a row.
     #[must_use]
     pub fn new(query: ListQuery, as_of_ms: i64, last_ms: i64, last_id: String) -> Self {
-        Self { kind: LIST.into(), query, as_of_ms, last_ms, last_id, floor_mtime_ms: None, first_ms: None, first_id: None, given: None }
+        Self {
+            kind: LIST.into(),
+            query,
+            as_of_ms,
+            last_ms,
+            last_id,
+            floor_mtime_ms: None,
+            first_ms: None,
+            first_id: None,
+            given: None,
+        }
     }
 
     /// The text for a caller.
@@ -134,7 +144,14 @@ impl Cursor {
 impl SearchCursor {
     /// A cursor behind a hit.
     #[must_use]
-    pub fn new(query: ListQuery, search: SearchQuery, as_of_ms: i64, thread_ms: i64, thread: String, hits_given: u64) -> Self {
+    pub fn new(
+        query: ListQuery,
+        search: SearchQuery,
+        as_of_ms: i64,
+        thread_ms: i64,
+        thread: String,
+        hits_given: u64,
+    ) -> Self {
         Self { kind: SEARCH.into(), query, search, thread_ms, thread, hits_given, as_of_ms, given: None }
     }
 

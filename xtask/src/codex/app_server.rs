@@ -33,8 +33,7 @@ pub struct AppServer {
 impl AppServer {
     /// Starts a server on `home` and shakes hands.
     pub fn start(codex: &Codex, home: &Path) -> Result<Self> {
-        let stderr = File::create(&codex.log)
-            .with_context(|| format!("cannot write {}", codex.log.display()))?;
+        let stderr = File::create(&codex.log).with_context(|| format!("cannot write {}", codex.log.display()))?;
         let spawned = Instant::now();
         let mut child = codex
             .app_server_command(home)
@@ -53,13 +52,7 @@ impl AppServer {
                 }
             }
         });
-        let mut server = Self {
-            child,
-            stdin,
-            lines,
-            next_id: 0,
-            spawned,
-        };
+        let mut server = Self { child, stdin, lines, next_id: 0, spawned };
         server.request(
             "initialize",
             json!({
@@ -92,10 +85,7 @@ impl AppServer {
         let sent = Instant::now();
         self.send(&json!({"id": id, "method": method, "params": params}))?;
         loop {
-            let (arrived, line) = match self
-                .lines
-                .recv_timeout(TIMEOUT.saturating_sub(sent.elapsed()))
-            {
+            let (arrived, line) = match self.lines.recv_timeout(TIMEOUT.saturating_sub(sent.elapsed())) {
                 Ok(received) => received,
                 Err(RecvTimeoutError::Timeout) => {
                     bail!("{method}: no answer in {} s", TIMEOUT.as_secs())
@@ -104,8 +94,8 @@ impl AppServer {
                     bail!("{method}: the server ended ({:?})", self.child.try_wait())
                 }
             };
-            let mut message: Value = serde_json::from_str(&line)
-                .with_context(|| format!("{method}: the server wrote {line:?}"))?;
+            let mut message: Value =
+                serde_json::from_str(&line).with_context(|| format!("{method}: the server wrote {line:?}"))?;
             if message.get("method").is_some() {
                 // A request of the server (it has an id) waits for a decision; a notification needs nothing.
                 if let Some(id) = message.get("id") {
@@ -143,10 +133,7 @@ impl AppServer {
         let stdin = self.stdin.as_mut().context("the server is closed")?;
         let mut line = message.to_string();
         line.push('\n');
-        stdin
-            .write_all(line.as_bytes())
-            .and_then(|()| stdin.flush())
-            .context("cannot write to the server")
+        stdin.write_all(line.as_bytes()).and_then(|()| stdin.flush()).context("cannot write to the server")
     }
 }
 

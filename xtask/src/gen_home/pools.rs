@@ -39,13 +39,7 @@ impl Pools {
         let header = text(rng, &words, if small_base { 800 } else { 15_000 });
         let developer = text(rng, &words, 2500);
         let cwds = (0..cwds)
-            .map(|i| {
-                format!(
-                    "/home/dev/{}/{}{i}",
-                    rng.pick::<str>(&["src", "work", "code"]),
-                    rng.pick::<str>(&words)
-                )
-            })
+            .map(|i| format!("/home/dev/{}/{}{i}", rng.pick::<str>(&["src", "work", "code"]), rng.pick::<str>(&words)))
             .collect();
         Self {
             users_json: users.iter().map(|u| escape(u)).collect(),
@@ -53,12 +47,8 @@ impl Pools {
             answers,
             outputs,
             encrypted,
-            base_instructions: escape_ascii(&format!(
-                "You are a coding agent running in the Codex CLI. {header}"
-            )),
-            developer: escape(&format!(
-                "<permissions instructions>{developer}</permissions instructions>"
-            )),
+            base_instructions: escape_ascii(&format!("You are a coding agent running in the Codex CLI. {header}")),
+            developer: escape(&format!("<permissions instructions>{developer}</permissions instructions>")),
             cwds,
             words,
         }

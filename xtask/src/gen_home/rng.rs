@@ -75,11 +75,6 @@ impl Rng {
     pub fn uuid7(&mut self, unix_ms: u64) -> String {
         let variant = ["8", "9", "a", "b"][self.below(4) as usize];
         let (high, low) = (unix_ms >> 16, unix_ms & 0xffff);
-        format!(
-            "{high:08x}-{low:04x}-7{}-{variant}{}-{}",
-            self.hex(3),
-            self.hex(3),
-            self.hex(12)
-        )
+        format!("{high:08x}-{low:04x}-7{}-{variant}{}-{}", self.hex(3), self.hex(3), self.hex(12))
     }
 }

@@ -63,8 +63,7 @@ pub struct Written {
 const OVERSHOOT: u64 = 200_000;
 
 pub fn timestamp(ms: u64) -> Timestamp {
-    Timestamp::from_millisecond(ms as i64)
-        .expect("the plan keeps to the years that rollouts are from")
+    Timestamp::from_millisecond(ms as i64).expect("the plan keeps to the years that rollouts are from")
 }
 
 struct Writer<'a> {
@@ -96,9 +95,7 @@ pub fn write(out: &mut Vec<u8>, rng: Rng, pools: &Pools, plan: &Plan) -> Written
     };
     w.id = w.rng.uuid7(plan.start_ms);
     w.version = match plan.format {
-        Format::Legacy => w
-            .rng
-            .pick::<str>(&["0.44.0", "0.63.0", "0.98.0", "0.118.0", "0.142.0"]),
+        Format::Legacy => w.rng.pick::<str>(&["0.44.0", "0.63.0", "0.98.0", "0.118.0", "0.142.0"]),
         Format::Paginated => w.rng.pick::<str>(&["0.156.0", "0.171.0"]),
     };
     w.header();
@@ -107,12 +104,7 @@ pub fn write(out: &mut Vec<u8>, rng: Rng, pools: &Pools, plan: &Plan) -> Written
         w.turn(turns);
         turns += 1;
     }
-    Written {
-        id: w.id,
-        version: w.version,
-        turns,
-        end_ms: w.last_ms,
-    }
+    Written { id: w.id, version: w.version, turns, end_ms: w.last_ms }
 }
 
 impl Writer<'_> {
@@ -134,15 +126,9 @@ impl Writer<'_> {
         let at = timestamp(self.clock_ms);
         let written = if self.paginated() {
             let ordinal = self.ordinal;
-            writeln!(
-                self.out,
-                r#"{{"timestamp":"{at:.3}","ordinal":{ordinal},"type":"{kind}","payload":{payload}}}"#
-            )
+            writeln!(self.out, r#"{{"timestamp":"{at:.3}","ordinal":{ordinal},"type":"{kind}","payload":{payload}}}"#)
         } else {
-            writeln!(
-                self.out,
-                r#"{{"timestamp":"{at:.3}","type":"{kind}","payload":{payload}}}"#
-            )
+            writeln!(self.out, r#"{{"timestamp":"{at:.3}","type":"{kind}","payload":{payload}}}"#)
         };
         written.expect("writing to memory does not fail");
         self.last_ms = self.clock_ms;
@@ -168,20 +154,10 @@ impl Writer<'_> {
     }
 
     fn header(&mut self) {
-        let Plan {
-            cwd,
-            source,
-            provider,
-            start_ms,
-            ..
-        } = self.plan;
+        let Plan { cwd, source, provider, start_ms, .. } = self.plan;
         let (id, version, base) = (self.id.clone(), self.version, &self.pools.base_instructions);
         let at = timestamp(*start_ms);
-        let originator = if *source == "exec" {
-            "codex_exec"
-        } else {
-            "codex_cli_rs"
-        };
+        let originator = if *source == "exec" { "codex_exec" } else { "codex_cli_rs" };
         let (before, thread_source, after) = if self.paginated() {
             (
                 format!(r#""account_scoped":true,"session_id":"{id}","#),
@@ -217,11 +193,7 @@ impl Writer<'_> {
         if number == 0 {
             self.injected_context();
         }
-        let turn_id = if self.has_turn_events() {
-            format!(r#""turn_id":"{turn}","#)
-        } else {
-            String::new()
-        };
+        let turn_id = if self.has_turn_events() { format!(r#""turn_id":"{turn}","#) } else { String::new() };
         let cwd = &plan.cwd;
         self.record("turn_context", format_args!(
             r#"{{{turn_id}"cwd":"{cwd}","approval_policy":"never","sandbox_policy":{{"type":"danger-full-access"}},"model":"gpt-5.1-codex","summary":"auto"}}"#
@@ -275,11 +247,7 @@ impl Writer<'_> {
 
     /// `"id":"…",` on response items: paginated rollouts have it.
     fn item_id(&self, id: &str) -> String {
-        if self.paginated() {
-            format!(r#""id":"{id}","#)
-        } else {
-            String::new()
-        }
+        if self.paginated() { format!(r#""id":"{id}","#) } else { String::new() }
     }
 
     fn user_message(&mut self, turn: &str, text: &str) {
@@ -307,19 +275,16 @@ impl Writer<'_> {
 
     fn reasoning(&mut self, turn: &str) {
         let pools = self.pools;
-        let (text, encrypted) = (
-            self.rng.pick::<str>(&pools.users_json),
-            self.rng.pick::<str>(&pools.encrypted),
-        );
+        let (text, encrypted) = (self.rng.pick::<str>(&pools.users_json), self.rng.pick::<str>(&pools.encrypted));
         let id = format!("rs_{}", self.rng.hex(50));
         if self.paginated() {
-            self.item(turn, 5, format_args!(
-                r#"{{"type":"Reasoning","id":"{id}","summary_text":["{text}"],"raw_content":[]}}"#
-            ));
+            self.item(
+                turn,
+                5,
+                format_args!(r#"{{"type":"Reasoning","id":"{id}","summary_text":["{text}"],"raw_content":[]}}"#),
+            );
         } else {
-            self.event(format_args!(
-                r#"{{"type":"agent_reasoning","text":"{text}"}}"#
-            ));
+            self.event(format_args!(r#"{{"type":"agent_reasoning","text":"{text}"}}"#));
         }
         let id = self.item_id(&id);
         self.response(format_args!(
@@ -338,11 +303,7 @@ impl Writer<'_> {
             _ => format!("git diff -- {word}"),
         };
         let output = self.rng.pick::<str>(&pools.outputs);
-        let alert = if self.rng.chance(0.05) {
-            r"\nquuxalert found\n"
-        } else {
-            ""
-        };
+        let alert = if self.rng.chance(0.05) { r"\nquuxalert found\n" } else { "" };
         let id = format!("fc_{}", self.rng.hex(32));
         let id = self.item_id(&id);
         self.response(format_args!(
@@ -372,13 +333,13 @@ impl Writer<'_> {
     fn agent_message(&mut self, turn: &str, text: &str) {
         let id = format!("msg_{}", self.rng.hex(32));
         if self.paginated() {
-            self.item(turn, 0, format_args!(
-                r#"{{"type":"AgentMessage","id":"{id}","content":[{{"type":"Text","text":"{text}"}}]}}"#
-            ));
+            self.item(
+                turn,
+                0,
+                format_args!(r#"{{"type":"AgentMessage","id":"{id}","content":[{{"type":"Text","text":"{text}"}}]}}"#),
+            );
         } else {
-            self.event(format_args!(
-                r#"{{"type":"agent_message","message":"{text}"}}"#
-            ));
+            self.event(format_args!(r#"{{"type":"agent_message","message":"{text}"}}"#));
         }
         let id = self.item_id(&id);
         self.response(format_args!(
@@ -388,8 +349,7 @@ impl Writer<'_> {
 }
 
 fn usage(input: u64) -> String {
-    let (cached, output, reasoning, total) =
-        (input / 2, input / 20, input / 50, input + input / 20);
+    let (cached, output, reasoning, total) = (input / 2, input / 20, input / 50, input + input / 20);
     format!(
         r#"{{"input_tokens":{input},"cached_input_tokens":{cached},"output_tokens":{output},"reasoning_output_tokens":{reasoning},"total_tokens":{total}}}"#
     )

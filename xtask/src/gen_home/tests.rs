@@ -20,11 +20,7 @@ fn make(dir: &Path, change: impl FnOnce(&mut Options)) -> Vec<Entry> {
 
 fn rollout(home: &Path, entry: &Entry) -> String {
     let data = fs::read(home.join(&entry.path)).unwrap();
-    let data = if entry.path.ends_with(".zst") {
-        zstd::decode_all(&data[..]).unwrap()
-    } else {
-        data
-    };
+    let data = if entry.path.ends_with(".zst") { zstd::decode_all(&data[..]).unwrap() } else { data };
     String::from_utf8(data).unwrap()
 }
 
@@ -32,9 +28,7 @@ fn files(home: &Path) -> BTreeMap<String, Vec<u8>> {
     let entries = manifest::read(home).unwrap();
     let names = ["manifest.jsonl", "session_index.jsonl", "config.toml"].map(str::to_owned);
     let paths = entries.into_iter().map(|e| e.path).chain(names);
-    paths
-        .map(|path| (path.clone(), fs::read(home.join(path)).unwrap()))
-        .collect()
+    paths.map(|path| (path.clone(), fs::read(home.join(path)).unwrap())).collect()
 }
 
 #[test]
@@ -58,10 +52,7 @@ fn the_manifest_is_true() {
     assert!(entries.iter().any(|e| e.format == "paginated"));
     for entry in &entries {
         let text = rollout(dir.path(), entry);
-        let records: Vec<Value> = text
-            .lines()
-            .map(|l| serde_json::from_str(l).unwrap())
-            .collect();
+        let records: Vec<Value> = text.lines().map(|l| serde_json::from_str(l).unwrap()).collect();
         let meta = &records[0]["payload"];
         assert_eq!(meta["id"], entry.id.as_str());
         assert_eq!(meta["cwd"], entry.cwd.as_str());
@@ -72,11 +63,7 @@ fn the_manifest_is_true() {
 
         let metadata = fs::metadata(dir.path().join(&entry.path)).unwrap();
         assert_eq!(metadata.len(), entry.bytes);
-        let mtime = metadata
-            .modified()
-            .unwrap()
-            .duration_since(UNIX_EPOCH)
-            .unwrap();
+        let mtime = metadata.modified().unwrap().duration_since(UNIX_EPOCH).unwrap();
         assert_eq!(mtime.as_millis() as i64, entry.mtime_ms());
         let last = records.last().unwrap()["timestamp"].as_str().unwrap();
         assert_eq!(last, format!("{:.3}", timestamp(entry.mtime_ms() as u64)));
@@ -97,10 +84,7 @@ fn the_manifest_is_true() {
             assert_eq!(messages[0].ends_with(&other.needle), other.id == entry.id);
         }
         if entry.format == "paginated" {
-            let ordinals: Vec<u64> = records
-                .iter()
-                .map(|r| r["ordinal"].as_u64().unwrap())
-                .collect();
+            let ordinals: Vec<u64> = records.iter().map(|r| r["ordinal"].as_u64().unwrap()).collect();
             assert!(ordinals.iter().copied().eq(0..records.len() as u64));
         }
     }
@@ -111,17 +95,11 @@ fn exact_sizes_are_further_sessions() {
     let dir = tempfile::tempdir().unwrap();
     let entries = make(dir.path(), |options| options.exact = vec![0.5, 1.0]);
     assert_eq!(entries.len(), 62);
-    let mut exact: Vec<(f64, u64)> = entries
-        .iter()
-        .filter_map(|e| Some((e.exact?, e.bytes)))
-        .collect();
+    let mut exact: Vec<(f64, u64)> = entries.iter().filter_map(|e| Some((e.exact?, e.bytes))).collect();
     exact.sort_by(|a, b| a.0.total_cmp(&b.0));
     assert_eq!(exact.iter().map(|e| e.0).collect::<Vec<_>>(), [0.5, 1.0]);
     for (mb, bytes) in exact {
-        assert!(
-            bytes as f64 >= mb * 1e6 && (bytes as f64) < mb * 1e6 + 400_000.0,
-            "{mb} MB: {bytes}"
-        );
+        assert!(bytes as f64 >= mb * 1e6 && (bytes as f64) < mb * 1e6 + 400_000.0, "{mb} MB: {bytes}");
     }
 }
 

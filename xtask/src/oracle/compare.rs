@@ -23,14 +23,8 @@ pub struct Comparison {
 }
 
 /// Compares Codex's threads by id with the object that `threadkeep list --json` prints.
-pub fn compare(
-    ids: &BTreeSet<String>,
-    oracle: &BTreeMap<String, Value>,
-    list: &Value,
-) -> Result<Comparison> {
-    let rows = list["threads"]
-        .as_array()
-        .context("threadkeep's object has no threads")?;
+pub fn compare(ids: &BTreeSet<String>, oracle: &BTreeMap<String, Value>, list: &Value) -> Result<Comparison> {
+    let rows = list["threads"].as_array().context("threadkeep's object has no threads")?;
     let mut result = Comparison {
         threads: ids.len(),
         codex: oracle.keys().filter(|id| ids.contains(*id)).count(),
@@ -39,36 +33,24 @@ pub fn compare(
     };
     let mut ours = BTreeMap::new();
     for row in rows {
-        let id = row["id"]
-            .as_str()
-            .context("a row of threadkeep without an id")?;
+        let id = row["id"].as_str().context("a row of threadkeep without an id")?;
         if ours.insert(id, row).is_some() {
-            result
-                .failures
-                .push(format!("threadkeep lists {id} more than once"));
+            result.failures.push(format!("threadkeep lists {id} more than once"));
         }
         // A row of Codex's database whose file is gone is listed while it has a name; it says so by having no files.
         let only_a_row = row["files"].as_array().is_some_and(Vec::is_empty) && row["name"].is_string();
         if !ids.contains(id) && only_a_row {
-            result
-                .notes
-                .push(format!("{id}: a named row of Codex's database without a file"));
+            result.notes.push(format!("{id}: a named row of Codex's database without a file"));
         } else if !ids.contains(id) {
-            result
-                .failures
-                .push(format!("threadkeep lists {id}, which has no rollout"));
+            result.failures.push(format!("threadkeep lists {id}, which has no rollout"));
         }
     }
     for id in ids.iter().filter(|id| !ours.contains_key(id.as_str())) {
-        result
-            .failures
-            .push(format!("threadkeep does not list {id}"));
+        result.failures.push(format!("threadkeep does not list {id}"));
     }
     for (id, theirs) in oracle {
         if !ids.contains(id) {
-            result
-                .failures
-                .push(format!("Codex lists {id}, which has no rollout"));
+            result.failures.push(format!("Codex lists {id}, which has no rollout"));
         }
         if let Some(row) = ours.get(id.as_str()) {
             compare_thread(id, theirs, row, &mut result);
@@ -89,47 +71,31 @@ fn compare_thread(id: &str, theirs: &Value, ours: &Value, result: &mut Compariso
         // Codex derives a title from the second message where the first is only an image, then takes it for a name.
         let derived = our_name == "name" && our.is_null() && theirs["preview"] == "[Image]";
         if their != our && !derived {
-            result
-                .failures
-                .push(format!("{id}: {our_name} is {our}, Codex has {their}"));
+            result.failures.push(format!("{id}: {our_name} is {our}, Codex has {their}"));
         }
     }
     let (their, our) = (theirs["createdAt"].as_i64(), seconds(&ours["created_at"]));
     // Codex's database keeps the moment before it wrote the header, which may fall into the second before.
     let apart = their.zip(our).map(|(t, o)| (t - o).abs());
     if apart == Some(1) {
-        result
-            .notes
-            .push(format!("{id}: created_at is 1 s beside Codex's"));
+        result.notes.push(format!("{id}: created_at is 1 s beside Codex's"));
     } else if their != our {
-        result
-            .failures
-            .push(format!("{id}: created_at is {our:?}, Codex has {their:?}"));
+        result.failures.push(format!("{id}: created_at is {our:?}, Codex has {their:?}"));
     }
     match (theirs["updatedAt"].as_i64(), seconds(&ours["updated_at"])) {
         (Some(their), Some(our)) if their == our => {}
         (Some(their), Some(our)) => {
             let text = format!("{id}: updated_at is {} s after Codex's", our - their);
             let known = (our - their).abs() <= UPDATED_TOLERANCE_S;
-            if known {
-                &mut result.notes
-            } else {
-                &mut result.failures
-            }
-            .push(text);
+            if known { &mut result.notes } else { &mut result.failures }.push(text);
         }
-        (their, our) => result
-            .failures
-            .push(format!("{id}: updated_at is {our:?}, Codex has {their:?}")),
+        (their, our) => result.failures.push(format!("{id}: updated_at is {our:?}, Codex has {their:?}")),
     }
 }
 
 /// Whole Unix seconds, as Codex tells times.
 fn seconds(time: &Value) -> Option<i64> {
-    time.as_str()?
-        .parse::<Timestamp>()
-        .ok()
-        .map(Timestamp::as_second)
+    time.as_str()?.parse::<Timestamp>().ok().map(Timestamp::as_second)
 }
 
 #[cfg(test)]
@@ -168,17 +134,11 @@ mod tests {
 
     #[test]
     fn a_thread_must_be_there_once() {
-        assert_eq!(
-            compare_rows(&[row("a")]).failures,
-            ["threadkeep does not list b"]
-        );
+        assert_eq!(compare_rows(&[row("a")]).failures, ["threadkeep does not list b"]);
         let twice = compare_rows(&[row("a"), row("b"), row("a")]);
         assert_eq!(twice.failures, ["threadkeep lists a more than once"]);
         let unknown = compare_rows(&[row("a"), row("b"), row("c")]);
-        assert_eq!(
-            unknown.failures,
-            ["threadkeep lists c, which has no rollout"]
-        );
+        assert_eq!(unknown.failures, ["threadkeep lists c, which has no rollout"]);
     }
 
     #[test]
@@ -195,10 +155,7 @@ mod tests {
             let mut changed = row("a");
             changed[field] = value;
             let failures = compare_rows(&[changed, row("b")]).failures;
-            assert!(
-                failures.len() == 1 && failures[0].contains(field),
-                "{field}: {failures:?}"
-            );
+            assert!(failures.len() == 1 && failures[0].contains(field), "{field}: {failures:?}");
         }
     }
 

@@ -22,9 +22,7 @@ pub fn make(source: &Path, target: &Path) -> Result<BTreeSet<String>> {
 
 fn copy_dir(source: &Path, target: &Path, ids: &mut BTreeSet<String>) -> Result<()> {
     fs::create_dir_all(target).with_context(|| format!("cannot make {}", target.display()))?;
-    for entry in
-        fs::read_dir(source).with_context(|| format!("cannot read {}", source.display()))?
-    {
+    for entry in fs::read_dir(source).with_context(|| format!("cannot read {}", source.display()))? {
         let entry = entry?;
         let (from, to) = (entry.path(), target.join(entry.file_name()));
         if entry.file_type()?.is_dir() {
@@ -39,8 +37,7 @@ fn copy_dir(source: &Path, target: &Path, ids: &mut BTreeSet<String>) -> Result<
             ids.insert(id);
             if let Some(last) = last {
                 let file = File::options().write(true).open(&to)?;
-                file.set_modified(last)
-                    .with_context(|| format!("cannot set the time of {}", to.display()))?;
+                file.set_modified(last).with_context(|| format!("cannot set the time of {}", to.display()))?;
             }
         }
     }
@@ -49,11 +46,7 @@ fn copy_dir(source: &Path, target: &Path, ids: &mut BTreeSet<String>) -> Result<
 
 /// The id of a rollout's thread and the time of its last record that has one.
 fn facts(path: &Path, data: Vec<u8>) -> Result<(String, Option<SystemTime>)> {
-    let plain = if path.extension().is_some_and(|e| e == "zst") {
-        zstd::decode_all(&data[..])?
-    } else {
-        data
-    };
+    let plain = if path.extension().is_some_and(|e| e == "zst") { zstd::decode_all(&data[..])? } else { data };
     let records: Vec<Value> = plain
         .split(|&b| b == b'\n')
         .filter(|line| !line.trim_ascii().is_empty())
@@ -61,18 +54,9 @@ fn facts(path: &Path, data: Vec<u8>) -> Result<(String, Option<SystemTime>)> {
         .collect::<Result<_, _>>()?;
     let first = records.first().context("the rollout is empty")?;
     // Before 0.35 the first line is the header itself.
-    let id = first.get("payload").unwrap_or(first)["id"]
-        .as_str()
-        .context("the header has no id")?
-        .to_owned();
-    let last = records
-        .iter()
-        .rev()
-        .find_map(|record| record["timestamp"].as_str());
-    let last = last
-        .map(str::parse::<Timestamp>)
-        .transpose()
-        .context("a record's time")?;
+    let id = first.get("payload").unwrap_or(first)["id"].as_str().context("the header has no id")?.to_owned();
+    let last = records.iter().rev().find_map(|record| record["timestamp"].as_str());
+    let last = last.map(str::parse::<Timestamp>).transpose().context("a record's time")?;
     Ok((id, last.map(SystemTime::from)))
 }
 
@@ -82,27 +66,18 @@ fn relocate_database(home: &Path) -> Result<()> {
     if !path.exists() {
         return Ok(());
     }
-    let mut db =
-        Connection::open(&path).with_context(|| format!("cannot open {}", path.display()))?;
+    let mut db = Connection::open(&path).with_context(|| format!("cannot open {}", path.display()))?;
     let change = db.transaction()?;
     let stored: Vec<String> = change
         .prepare("SELECT rollout_path FROM threads")?
         .query_map([], |row| row.get(0))?
         .collect::<Result<_, _>>()?;
     for old in stored {
-        let Some(start) = ["/archived_sessions/", "/sessions/"]
-            .iter()
-            .find_map(|part| old.find(part))
-        else {
+        let Some(start) = ["/archived_sessions/", "/sessions/"].iter().find_map(|part| old.find(part)) else {
             continue;
         };
         let new = format!("{}{}", home.display(), &old[start..]);
-        change.execute(
-            "UPDATE threads SET rollout_path = ?1 WHERE rollout_path = ?2",
-            (&new, &old),
-        )?;
+        change.execute("UPDATE threads SET rollout_path = ?1 WHERE rollout_path = ?2", (&new, &old))?;
     }
-    change
-        .commit()
-        .with_context(|| format!("cannot rewrite the paths in {}", path.display()))
+    change.commit().with_context(|| format!("cannot rewrite the paths in {}", path.display()))
 }

@@ -16,66 +16,39 @@ pub fn all(home: &Path, manifest: &[Entry], terms: &Terms, ask: Ask<'_>) -> Resu
     first_page(manifest, &ask(&["list"], 0)?).context("list")?;
     first_page(manifest, &ask(&["list", "--exact"], 0)?).context("list --exact")?;
 
-    let rare: BTreeSet<&str> = manifest
-        .iter()
-        .filter(|e| e.needle == terms.rare)
-        .map(|e| e.id.as_str())
-        .collect();
+    let rare: BTreeSet<&str> = manifest.iter().filter(|e| e.needle == terms.rare).map(|e| e.id.as_str()).collect();
     threads_found(&terms.rare, &rare, ask)?;
     // Case does not matter by default.
     threads_found(&terms.rare.to_uppercase(), &rare, ask)?;
-    let one_percent = manifest
-        .iter()
-        .filter(|e| e.zebracorn)
-        .map(|e| e.id.as_str())
-        .collect();
+    let one_percent = manifest.iter().filter(|e| e.zebracorn).map(|e| e.id.as_str()).collect();
     threads_found(Terms::ONE_PERCENT, &one_percent, ask)?;
 
-    common_word(home, manifest, &ask(&["search", Terms::COMMON], 0)?)
-        .context("search for a common word")?;
+    common_word(home, manifest, &ask(&["search", Terms::COMMON], 0)?).context("search for a common word")?;
     let none = ask(&["search", Terms::ABSENT], 1)?;
-    ensure!(
-        hits(&none)?.is_empty(),
-        "search {} has hits, but no thread says it: {none}",
-        Terms::ABSENT
-    );
+    ensure!(hits(&none)?.is_empty(), "search {} has hits, but no thread says it: {none}", Terms::ABSENT);
     Ok(())
 }
 
 /// The newest 50 of what is shown by default, newest first. Times are compared, so that two threads of the same
 /// moment may stand in either order.
 fn first_page(manifest: &[Entry], page: &Value) -> Result<()> {
-    let shown: BTreeMap<&str, i64> = manifest
-        .iter()
-        .filter(|e| e.listed_by_default())
-        .map(|e| (e.id.as_str(), e.mtime_ms()))
-        .collect();
+    let shown: BTreeMap<&str, i64> =
+        manifest.iter().filter(|e| e.listed_by_default()).map(|e| (e.id.as_str(), e.mtime_ms())).collect();
     let mut expected: Vec<i64> = shown.values().copied().collect();
     expected.sort_unstable_by(|a, b| b.cmp(a));
     expected.truncate(50);
 
-    let rows = page["threads"]
-        .as_array()
-        .context("the object has no threads")?;
+    let rows = page["threads"].as_array().context("the object has no threads")?;
     let mut seen = BTreeSet::new();
     let mut times = Vec::new();
     for row in rows {
         let id = row["id"].as_str().context("a thread without an id")?;
-        let time = shown
-            .get(id)
-            .with_context(|| format!("{id} should not be shown by default"))?;
+        let time = shown.get(id).with_context(|| format!("{id} should not be shown by default"))?;
         ensure!(seen.insert(id), "{id} is listed twice");
         times.push(*time);
     }
-    if let Some(at) =
-        (0..expected.len().max(times.len())).find(|&i| expected.get(i) != times.get(i))
-    {
-        bail!(
-            "row {} should be of time {:?}, but is of {:?}",
-            at + 1,
-            expected.get(at),
-            times.get(at)
-        );
+    if let Some(at) = (0..expected.len().max(times.len())).find(|&i| expected.get(i) != times.get(i)) {
+        bail!("row {} should be of time {:?}, but is of {:?}", at + 1, expected.get(at), times.get(at));
     }
     Ok(())
 }
@@ -85,9 +58,7 @@ fn hits(page: &Value) -> Result<&Vec<Value>> {
 }
 
 fn thread_id(hit: &Value) -> Result<&str> {
-    hit["thread_id"]
-        .as_str()
-        .context("a hit without a thread_id")
+    hit["thread_id"].as_str().context("a hit without a thread_id")
 }
 
 /// Exactly these threads, over all pages.
@@ -109,16 +80,8 @@ fn threads_found(term: &str, expected: &BTreeSet<&str>, ask: Ask<'_>) -> Result<
             None => break,
         }
     }
-    let missing: Vec<_> = expected
-        .iter()
-        .filter(|id| !found.contains(**id))
-        .take(3)
-        .collect();
-    let surplus: Vec<_> = found
-        .iter()
-        .filter(|id| !expected.contains(id.as_str()))
-        .take(3)
-        .collect();
+    let missing: Vec<_> = expected.iter().filter(|id| !found.contains(**id)).take(3).collect();
+    let surplus: Vec<_> = found.iter().filter(|id| !expected.contains(id.as_str())).take(3).collect();
     ensure!(
         missing.is_empty() && surplus.is_empty(),
         "search {term} finds {} threads instead of {}; missing {missing:?}…, too many {surplus:?}…",
@@ -137,26 +100,15 @@ fn common_word(home: &Path, manifest: &[Entry], page: &Value) -> Result<()> {
     let mut last = i64::MAX;
     for hit in hits {
         let id = thread_id(hit)?;
-        let entry = by_id
-            .get(id)
-            .with_context(|| format!("{id} is not in the home"))?;
+        let entry = by_id.get(id).with_context(|| format!("{id} is not in the home"))?;
         let snippet = hit["snippet"].as_str().context("a hit without a snippet")?;
-        ensure!(
-            snippet.to_lowercase().contains(Terms::COMMON),
-            "the snippet of {id} does not say it: {snippet:?}"
-        );
-        ensure!(
-            entry.mtime_ms() <= last,
-            "{id} is newer than the hit before it"
-        );
+        ensure!(snippet.to_lowercase().contains(Terms::COMMON), "the snippet of {id} does not say it: {snippet:?}");
+        ensure!(entry.mtime_ms() <= last, "{id} is newer than the hit before it");
         last = entry.mtime_ms();
         if !entry.path.ends_with(".zst") {
-            let rollout =
-                std::fs::read(home.join(&entry.path)).with_context(|| entry.path.clone())?;
+            let rollout = std::fs::read(home.join(&entry.path)).with_context(|| entry.path.clone())?;
             // Any thread names the record kind `function_call`; the word itself must be there as well.
-            let text = String::from_utf8_lossy(&rollout)
-                .to_lowercase()
-                .replace("function_call", "");
+            let text = String::from_utf8_lossy(&rollout).to_lowercase().replace("function_call", "");
             ensure!(text.contains(Terms::COMMON), "{id} does not say it");
         }
     }
@@ -195,10 +147,7 @@ mod tests {
 
     /// What a right command prints, two threads to a page of hits.
     fn right(args: &[&str]) -> Value {
-        let threads: Vec<Value> = (8..58)
-            .rev()
-            .map(|seq| json!({"id": format!("id{seq}")}))
-            .collect();
+        let threads: Vec<Value> = (8..58).rev().map(|seq| json!({"id": format!("id{seq}")})).collect();
         let hit = |seq: usize| json!({"thread_id": format!("id{seq}"), "snippet": "a Function"});
         match args {
             ["list", ..] => json!({"threads": threads}),
@@ -222,9 +171,7 @@ mod tests {
             change(args, &mut answer);
             Ok(answer)
         };
-        let terms = Terms {
-            rare: "ndl5q".to_owned(),
-        };
+        let terms = Terms { rare: "ndl5q".to_owned() };
         all(Path::new("."), &manifest(), &terms, &ask)
     }
 

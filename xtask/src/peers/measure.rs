@@ -19,16 +19,9 @@ pub enum Work<'a> {
     /// what it needs; that is not timed.
     Process(Box<dyn Fn() -> Result<Command> + 'a>),
     /// The same for a pipeline of the shell, which throws its output away itself.
-    Shell {
-        home: &'a Path,
-        script: &'static str,
-    },
+    Shell { home: &'a Path, script: &'static str },
     /// A request inside a running server.
-    Request {
-        server: &'a RefCell<AppServer>,
-        method: &'static str,
-        params: Value,
-    },
+    Request { server: &'a RefCell<AppServer>, method: &'static str, params: Value },
     /// Something that measures itself.
     Timed(Box<dyn Fn() -> Result<Duration> + 'a>),
 }
@@ -68,11 +61,7 @@ pub struct Row {
 impl Row {
     pub fn median(&self) -> f64 {
         let (n, middle) = (self.samples.len(), self.samples.len() / 2);
-        if n % 2 == 1 {
-            self.samples[middle]
-        } else {
-            f64::midpoint(self.samples[middle - 1], self.samples[middle])
-        }
+        if n % 2 == 1 { self.samples[middle] } else { f64::midpoint(self.samples[middle - 1], self.samples[middle]) }
     }
 
     pub fn min(&self) -> f64 {
@@ -98,12 +87,7 @@ pub enum WarmUp {
     No,
 }
 
-pub fn measure(
-    group: &Group<'_>,
-    runs: usize,
-    warm_up: WarmUp,
-    noise: &mut Noise,
-) -> Result<Vec<Row>> {
+pub fn measure(group: &Group<'_>, runs: usize, warm_up: WarmUp, noise: &mut Noise) -> Result<Vec<Row>> {
     let mut samples = vec![Vec::with_capacity(runs); group.variants.len()];
     if warm_up == WarmUp::OneRound {
         for variant in &group.variants {
@@ -117,20 +101,16 @@ pub fn measure(
             samples.push(once(variant)?.as_secs_f64() * 1000.0);
         }
     }
-    let rows = group
-        .variants
-        .iter()
-        .zip(samples)
-        .map(|(variant, mut samples)| {
-            samples.sort_unstable_by(f64::total_cmp);
-            Row {
-                role: variant.role,
-                name: variant.name.clone(),
-                short: variant.short,
-                samples,
-                peak_kb: peak_kb(&variant.work),
-            }
-        });
+    let rows = group.variants.iter().zip(samples).map(|(variant, mut samples)| {
+        samples.sort_unstable_by(f64::total_cmp);
+        Row {
+            role: variant.role,
+            name: variant.name.clone(),
+            short: variant.short,
+            samples,
+            peak_kb: peak_kb(&variant.work),
+        }
+    });
     Ok(rows.collect())
 }
 
@@ -142,14 +122,9 @@ fn once(variant: &Variant<'_>) -> Result<Duration> {
             shell.arg("-c").arg(script).current_dir(home);
             time_process(shell)
         }
-        Work::Request {
-            server,
-            method,
-            params,
-        } => server
-            .borrow_mut()
-            .timed(method, params.clone())
-            .map(|(_, time)| time),
+        Work::Request { server, method, params } => {
+            server.borrow_mut().timed(method, params.clone()).map(|(_, time)| time)
+        }
         Work::Timed(run) => run(),
     }
     .with_context(|| variant.name.clone())
@@ -158,17 +133,11 @@ fn once(variant: &Variant<'_>) -> Result<Duration> {
 fn time_process(mut command: Command) -> Result<Duration> {
     command.stdin(Stdio::null());
     let begun = Instant::now();
-    let output = command
-        .output()
-        .with_context(|| format!("cannot run {command:?}"))?;
+    let output = command.output().with_context(|| format!("cannot run {command:?}"))?;
     let time = begun.elapsed();
     // 1 is "nothing found" for threadkeep and rg alike.
     if !matches!(output.status.code(), Some(0 | 1)) {
-        bail!(
-            "{command:?} ended with {}: {}",
-            output.status,
-            String::from_utf8_lossy(&output.stderr).trim()
-        );
+        bail!("{command:?} ended with {}: {}", output.status, String::from_utf8_lossy(&output.stderr).trim());
     }
     Ok(time)
 }
@@ -180,10 +149,7 @@ fn peak_kb(work: &Work<'_>) -> Option<u64> {
         Work::Process(prepare) => {
             let command = prepare().ok()?;
             let mut timed = Command::new("/usr/bin/time");
-            timed
-                .args(["-q", "-f", "%M"])
-                .arg(command.get_program())
-                .args(command.get_args());
+            timed.args(["-q", "-f", "%M"]).arg(command.get_program()).args(command.get_args());
             for (name, value) in command.get_envs() {
                 match value {
                     Some(value) => timed.env(name, value),
@@ -193,25 +159,13 @@ fn peak_kb(work: &Work<'_>) -> Option<u64> {
             if let Some(dir) = command.get_current_dir() {
                 timed.current_dir(dir);
             }
-            let output = timed
-                .stdin(Stdio::null())
-                .stdout(Stdio::null())
-                .output()
-                .ok()?;
+            let output = timed.stdin(Stdio::null()).stdout(Stdio::null()).output().ok()?;
             // The command's own warnings come before it.
-            String::from_utf8_lossy(&output.stderr)
-                .lines()
-                .last()?
-                .trim()
-                .parse()
-                .ok()
+            String::from_utf8_lossy(&output.stderr).lines().last()?.trim().parse().ok()
         }
         Work::Request { server, .. } => {
-            let status =
-                fs::read_to_string(format!("/proc/{}/status", server.borrow().pid())).ok()?;
-            let line = status
-                .lines()
-                .find_map(|line| line.strip_prefix("VmHWM:"))?;
+            let status = fs::read_to_string(format!("/proc/{}/status", server.borrow().pid())).ok()?;
+            let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
             line.trim().strip_suffix("kB")?.trim().parse().ok()
         }
         Work::Shell { .. } | Work::Timed(_) => None,
@@ -244,22 +198,8 @@ fn wait_until_idle() -> bool {
 /// Ticks in which any core has been busy since boot.
 fn cpu_ticks() -> Option<u64> {
     let stat = fs::read_to_string("/proc/stat").ok()?;
-    let fields: Vec<u64> = stat
-        .lines()
-        .next()?
-        .split_whitespace()
-        .skip(1)
-        .map(str::parse)
-        .collect::<Result<_, _>>()
-        .ok()?;
+    let fields: Vec<u64> =
+        stat.lines().next()?.split_whitespace().skip(1).map(str::parse).collect::<Result<_, _>>().ok()?;
     // user, nice, system, idle, iowait, irq, softirq, steal; guest time is in user already.
-    Some(
-        fields
-            .iter()
-            .take(8)
-            .enumerate()
-            .filter(|(i, _)| !matches!(i, 3 | 4))
-            .map(|(_, ticks)| ticks)
-            .sum(),
-    )
+    Some(fields.iter().take(8).enumerate().filter(|(i, _)| !matches!(i, 3 | 4)).map(|(_, ticks)| ticks).sum())
 }

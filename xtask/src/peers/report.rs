@@ -26,14 +26,8 @@ pub fn table(sections: &[Section]) -> String {
     for section in sections {
         for row in &section.rows {
             // A reference has no ratio, and a pipe inside a command would end its cell.
-            let ratio = if row.role == Role::Subject {
-                ratios(row, &section.rows)
-            } else {
-                String::new()
-            };
-            let peak = row
-                .peak_kb
-                .map_or_else(String::new, |kb| format!("{:.1}", kb as f64 / 1024.0));
+            let ratio = if row.role == Role::Subject { ratios(row, &section.rows) } else { String::new() };
+            let peak = row.peak_kb.map_or_else(String::new, |kb| format!("{:.1}", kb as f64 / 1024.0));
             let _ = writeln!(
                 out,
                 "| {} | {} | `{}` | {ratio} | {:.1} | {:.1} | {:.1} | {peak} |",
@@ -62,15 +56,11 @@ fn ratios(row: &Row, rows: &[Row]) -> String {
 }
 
 /// The table with date, versions and machine around it.
-pub fn document(
-    sections: &[Section],
-    homes: &[String],
-    versions: &[String],
-    runs: usize,
-    noise: &Noise,
-) -> String {
+pub fn document(sections: &[Section], homes: &[String], versions: &[String], runs: usize, noise: &Noise) -> String {
     let mut out = format!("# Whole commands beside their references, {}\n\n", today());
-    out.push_str("Made by `cargo xtask peers`. Each row is a whole process from spawn to exit, except `thread/…`, which is a\n");
+    out.push_str(
+        "Made by `cargo xtask peers`. Each row is a whole process from spawn to exit, except `thread/…`, which is a\n",
+    );
     out.push_str("request inside a running Codex server. Samples of the commands of one piece of work are interleaved, the page\n");
     out.push_str("cache is warm, and every answer was checked against the home's manifest first. Compare ratios, not milliseconds.\n\n");
     for home in homes {
@@ -93,11 +83,7 @@ pub fn document(
 
 /// `out` itself, or a dated file in it if it is a directory.
 pub fn file_name(out: &Path) -> PathBuf {
-    if out.is_dir() {
-        out.join(format!("{}-peers.md", today()))
-    } else {
-        out.to_owned()
-    }
+    if out.is_dir() { out.join(format!("{}-peers.md", today())) } else { out.to_owned() }
 }
 
 pub fn save(path: &Path, document: &str) -> Result<()> {
@@ -111,13 +97,7 @@ fn today() -> String {
 /// The first line that a program prints about its version.
 pub fn version_of(program: &str) -> Option<String> {
     let output = Command::new(program).arg("--version").output().ok()?;
-    Some(
-        String::from_utf8_lossy(&output.stdout)
-            .lines()
-            .next()?
-            .trim()
-            .to_owned(),
-    )
+    Some(String::from_utf8_lossy(&output.stdout).lines().next()?.trim().to_owned())
 }
 
 fn machine() -> Vec<String> {
@@ -128,12 +108,9 @@ fn machine() -> Vec<String> {
     };
     let mut facts = Vec::new();
     let cores = thread::available_parallelism().map_or(1, |n| n.get());
-    let model = proc_value("/proc/cpuinfo", "model name")
-        .unwrap_or_else(|| std::env::consts::ARCH.to_owned());
+    let model = proc_value("/proc/cpuinfo", "model name").unwrap_or_else(|| std::env::consts::ARCH.to_owned());
     facts.push(format!("{cores} cores, {model}"));
-    if let Some(kb) = proc_value("/proc/meminfo", "MemTotal")
-        .and_then(|v| v.strip_suffix(" kB")?.parse::<u64>().ok())
-    {
+    if let Some(kb) = proc_value("/proc/meminfo", "MemTotal").and_then(|v| v.strip_suffix(" kB")?.parse::<u64>().ok()) {
         facts.push(format!("{:.1} GB of memory", kb as f64 / 1e6));
     }
     let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
@@ -158,18 +135,9 @@ mod tests {
         let rows = vec![
             row(Role::Reference, "a | b", "pipe", &[9.0, 10.0, 30.0]),
             row(Role::Reference, "codex", "Codex", &[900.0, 1100.0]),
-            row(
-                Role::Subject,
-                "threadkeep list",
-                "threadkeep",
-                &[4.0, 5.0, 8.0],
-            ),
+            row(Role::Subject, "threadkeep list", "threadkeep", &[4.0, 5.0, 8.0]),
         ];
-        let sections = [Section {
-            home: "n1".to_owned(),
-            title: "list".to_owned(),
-            rows,
-        }];
+        let sections = [Section { home: "n1".to_owned(), title: "list".to_owned(), rows }];
         let table = table(&sections);
         let lines: Vec<&str> = table.lines().skip(2).collect();
         assert_eq!(

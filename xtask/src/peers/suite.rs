@@ -20,8 +20,7 @@ use crate::threadkeep::Threadkeep;
 const WALK: &str = "find sessions archived_sessions -type f -printf '%s%T@%i' > /dev/null";
 const NEWEST_HEADS: &str = "find sessions archived_sessions -type f -printf '%T@ %p\\n' | sort -rn | head -n 50 \
                             | cut -d' ' -f2- | xargs head -qc 32768 > /dev/null";
-const ALL_HEADS: &str =
-    "find sessions archived_sessions -type f -print0 | xargs -0 head -qc 32768 > /dev/null";
+const ALL_HEADS: &str = "find sessions archived_sessions -type f -print0 | xargs -0 head -qc 32768 > /dev/null";
 
 /// A cold start of Codex takes two minutes at 50,000 threads.
 const COLD_RUNS: usize = 3;
@@ -59,19 +58,12 @@ impl Suite<'_> {
         }
 
         let mut sections = Vec::new();
-        let peer = self
-            .codex
-            .map(|codex| self.start_codex(codex, noise, &mut sections))
-            .transpose()?;
+        let peer = self.codex.map(|codex| self.start_codex(codex, noise, &mut sections)).transpose()?;
         let server = peer.as_ref().map(|(server, _twin)| server);
         for group in self.groups(&terms, indexed, server)? {
             self.progress(&group.title);
             let rows = measure(&group, self.runs, WarmUp::OneRound, noise)?;
-            sections.push(Section {
-                home: self.name.to_owned(),
-                title: group.title,
-                rows,
-            });
+            sections.push(Section { home: self.name.to_owned(), title: group.title, rows });
         }
         Ok(sections)
     }
@@ -81,24 +73,14 @@ impl Suite<'_> {
     }
 
     fn terms(&self) -> Result<Terms> {
-        let listed: Vec<&Entry> = self
-            .manifest
-            .iter()
-            .filter(|e| e.listed_by_default())
-            .collect();
-        ensure!(
-            !listed.is_empty(),
-            "the manifest has no thread that a list would show"
-        );
-        Ok(Terms {
-            rare: listed[listed.len() / 3].needle.clone(),
-        })
+        let listed: Vec<&Entry> = self.manifest.iter().filter(|e| e.listed_by_default()).collect();
+        ensure!(!listed.is_empty(), "the manifest has no thread that a list would show");
+        Ok(Terms { rare: listed[listed.len() / 3].needle.clone() })
     }
 
     fn check(&self, terms: &Terms, index: Index) -> Result<()> {
         let ask = |args: &[&str], code: i32| -> Result<Value> {
-            self.threadkeep
-                .json(self.threadkeep_command(args, index)?, &[code])
+            self.threadkeep.json(self.threadkeep_command(args, index)?, &[code])
         };
         checks::all(self.home, self.manifest, terms, &ask)
     }
@@ -124,10 +106,7 @@ impl Suite<'_> {
     /// Uses the command until its index is complete; whether it has come to that.
     fn fill_index(&self, terms: &Terms) -> Result<bool> {
         for _ in 0..10 {
-            let run = |args: &[&str]| {
-                self.threadkeep
-                    .json(self.threadkeep_command(args, Index::Filled)?, &[0])
-            };
+            let run = |args: &[&str]| self.threadkeep.json(self.threadkeep_command(args, Index::Filled)?, &[0]);
             run(&["search", &terms.rare])?;
             let state = run(&["list"])?["index"]["state"].take();
             if state == "fresh" {
@@ -160,10 +139,7 @@ impl Suite<'_> {
             variants: vec![
                 Variant {
                     role: Role::Reference,
-                    name: format!(
-                        "codex {} app-server: cold start, thread/list",
-                        codex.version
-                    ),
+                    name: format!("codex {} app-server: cold start, thread/list", codex.version),
                     short: "Codex, cold",
                     work: Work::Timed(Box::new(cold)),
                 },
@@ -189,31 +165,20 @@ impl Suite<'_> {
         server: Option<&'a RefCell<AppServer>>,
     ) -> Result<Vec<Group<'a>>> {
         let walk = || self.shell("find -printf", WALK);
-        let listing =
-            || server.map(|server| Self::request(server, "thread/list", json!({"limit": 50})));
+        let listing = || server.map(|server| Self::request(server, "thread/list", json!({"limit": 50})));
         let mut first_page = vec![walk(), self.shell("newest heads", NEWEST_HEADS)];
         first_page.extend(listing());
         first_page.push(self.subject(&["list"], Index::None));
         let mut groups = vec![
-            Group {
-                title: "first page, no index".to_owned(),
-                variants: first_page,
-            },
+            Group { title: "first page, no index".to_owned(), variants: first_page },
             Group {
                 title: "first page, exact, no index".to_owned(),
-                variants: vec![
-                    self.shell("all heads", ALL_HEADS),
-                    self.subject(&["list", "--exact"], Index::None),
-                ],
+                variants: vec![self.shell("all heads", ALL_HEADS), self.subject(&["list", "--exact"], Index::None)],
             },
         ];
         let searches: [(&str, &'a str, &[&'a str]); 4] = [
             ("a rare word", &terms.rare, &[]),
-            (
-                "a word in 1 % of the threads",
-                Terms::ONE_PERCENT,
-                &["--limit", "1000"],
-            ),
+            ("a word in 1 % of the threads", Terms::ONE_PERCENT, &["--limit", "1000"]),
             ("a common word, first page", Terms::COMMON, &[]),
             ("two absent characters", Terms::ABSENT, &[]),
         ];
@@ -221,30 +186,20 @@ impl Suite<'_> {
             let mut variants = vec![self.rg(term)];
             variants.extend(server.map(|server| {
                 let limit = if more.is_empty() { 20 } else { 100 };
-                Self::request(
-                    server,
-                    "thread/search",
-                    json!({"searchTerm": term, "limit": limit}),
-                )
+                Self::request(server, "thread/search", json!({"searchTerm": term, "limit": limit}))
             }));
             let args: Vec<&'a str> = ["search", term].iter().chain(more).copied().collect();
             variants.push(self.subject(&args, Index::None));
             if indexed {
                 variants.push(self.subject(&args, Index::Filled));
             }
-            groups.push(Group {
-                title: format!("search, {what}"),
-                variants,
-            });
+            groups.push(Group { title: format!("search, {what}"), variants });
         }
         if indexed {
             let mut later = vec![walk()];
             later.extend(listing());
             later.push(self.subject(&["list"], Index::Filled));
-            groups.push(Group {
-                title: "later list, with an index".to_owned(),
-                variants: later,
-            });
+            groups.push(Group { title: "later list, with an index".to_owned(), variants: later });
         }
         Ok(groups)
     }
@@ -268,25 +223,13 @@ impl Suite<'_> {
             role: Role::Reference,
             name: script.trim_end_matches(" > /dev/null").to_owned(),
             short,
-            work: Work::Shell {
-                home: self.home,
-                script,
-            },
+            work: Work::Shell { home: self.home, script },
         }
     }
 
     fn rg<'a>(&'a self, term: &'a str) -> Variant<'a> {
         // The homes may lie in a directory that git ignores.
-        let args = [
-            "--no-config",
-            "--no-ignore",
-            "-l",
-            "-i",
-            "-F",
-            term,
-            "sessions",
-            "archived_sessions",
-        ];
+        let args = ["--no-config", "--no-ignore", "-l", "-i", "-F", term, "sessions", "archived_sessions"];
         Variant {
             role: Role::Reference,
             name: format!("rg -l -i -F {term}"),
@@ -299,20 +242,12 @@ impl Suite<'_> {
         }
     }
 
-    fn request<'a>(
-        server: &'a RefCell<AppServer>,
-        method: &'static str,
-        params: Value,
-    ) -> Variant<'a> {
+    fn request<'a>(server: &'a RefCell<AppServer>, method: &'static str, params: Value) -> Variant<'a> {
         Variant {
             role: Role::Reference,
             name: format!("{method} {params}"),
             short: "Codex",
-            work: Work::Request {
-                server,
-                method,
-                params,
-            },
+            work: Work::Request { server, method, params },
         }
     }
 }

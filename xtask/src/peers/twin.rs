@@ -31,8 +31,7 @@ impl Twin {
         for entry in fs::read_dir(&self.home)? {
             let entry = entry?;
             if entry.file_name().to_string_lossy().contains(".sqlite") {
-                fs::remove_file(entry.path())
-                    .with_context(|| format!("cannot remove {}", entry.path().display()))?;
+                fs::remove_file(entry.path()).with_context(|| format!("cannot remove {}", entry.path().display()))?;
             }
         }
         Ok(())
@@ -49,19 +48,14 @@ impl Drop for Twin {
 
 fn link_dir(source: &Path, target: &Path) -> Result<()> {
     fs::create_dir_all(target).with_context(|| format!("cannot make {}", target.display()))?;
-    for entry in
-        fs::read_dir(source).with_context(|| format!("cannot read {}", source.display()))?
-    {
+    for entry in fs::read_dir(source).with_context(|| format!("cannot read {}", source.display()))? {
         let entry = entry?;
         let (from, to) = (entry.path(), target.join(entry.file_name()));
         if entry.file_type()?.is_dir() {
             link_dir(&from, &to)?;
         } else if fs::hard_link(&from, &to).is_err() {
             fs::copy(&from, &to).with_context(|| format!("cannot copy {}", from.display()))?;
-            File::options()
-                .write(true)
-                .open(&to)?
-                .set_modified(entry.metadata()?.modified()?)?;
+            File::options().write(true).open(&to)?.set_modified(entry.metadata()?.modified()?)?;
         }
     }
     Ok(())

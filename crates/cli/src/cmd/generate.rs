@@ -15,7 +15,8 @@ pub fn man(out: &mut Out) -> Done {
     let mut page = Vec::new();
     clap_mangen::Man::new(Cli::command()).render(&mut page)?;
     for sub in Cli::command().get_subcommands() {
-        let man = clap_mangen::Man::new(sub.clone().name(format!("threadkeep {}", sub.get_name())).no_binary_name(true));
+        let man =
+            clap_mangen::Man::new(sub.clone().name(format!("threadkeep {}", sub.get_name())).no_binary_name(true));
         man.render_synopsis_section(&mut page)?;
         man.render_options_section(&mut page)?;
     }

@@ -21,13 +21,16 @@ pub fn run(global: &Global, args: &ListArgs, out: &mut Out) -> Done {
     let options = ListOptions { limit: args.limit, exact: args.exact, count: args.count };
     let page = {
         let _progress = Progress::start("reading rollouts");
-        store.list(&query, args.cursor.as_deref(), options, now()).map_err(|e| Failure::new(Kind::Usage, e.to_string()).hint("a cursor comes from next_cursor of a page"))?
+        store
+            .list(&query, args.cursor.as_deref(), options, now())
+            .map_err(|e| Failure::new(Kind::Usage, e.to_string()).hint("a cursor comes from next_cursor of a page"))?
     };
     if !out.is_json() {
         return human(&page, sort, out);
     }
     let several = store.homes().len() > 1;
-    let rows: Vec<Value> = page.rows.iter().map(|(home, row)| thread_json(row, several.then(|| &store.homes()[*home]))).collect();
+    let rows: Vec<Value> =
+        page.rows.iter().map(|(home, row)| thread_json(row, several.then(|| &store.homes()[*home]))).collect();
     let mut tail = tail_json(store.homes(), &page);
     if global.jsonl {
         for row in &rows {
@@ -43,9 +46,11 @@ pub fn run(global: &Global, args: &ListArgs, out: &mut Out) -> Done {
 /// A cursor carries its own sort and filters; others beside it must be the same.
 fn check_cursor(args: &ListArgs, query: &ListQuery) -> Result<SortKey, Failure> {
     let Some(text) = &args.cursor else { return Ok(query.sort) };
-    let cursor = Cursor::decode(text).map_err(|e| Failure::new(Kind::Usage, e.to_string()).hint("a cursor comes from next_cursor of a page"))?;
+    let cursor = Cursor::decode(text)
+        .map_err(|e| Failure::new(Kind::Usage, e.to_string()).hint("a cursor comes from next_cursor of a page"))?;
     if *query != ListQuery::default() && *query != cursor.query {
-        return Err(Failure::new(Kind::Usage, "the cursor belongs to other filters or another order").hint("give --cursor alone, or with the options of the page it came from"));
+        return Err(Failure::new(Kind::Usage, "the cursor belongs to other filters or another order")
+            .hint("give --cursor alone, or with the options of the page it came from"));
     }
     Ok(cursor.query.sort)
 }
@@ -86,7 +91,13 @@ fn human(page: &ListPage, sort: SortKey, out: &mut Out) -> Done {
             SortKey::Updated => "UPDATED",
             SortKey::Recency => "TURN",
         };
-        out.line(&dim(&format!("{}  {}  {}  TURNS  {}  WHAT", pad("ID", id_width), pad(head, 7), pad("DIRECTORY", 24), pad("SIZE", 7))))?;
+        out.line(&dim(&format!(
+            "{}  {}  {}  TURNS  {}  WHAT",
+            pad("ID", id_width),
+            pad(head, 7),
+            pad("DIRECTORY", 24),
+            pad("SIZE", 7)
+        )))?;
     }
     for (_, row) in &page.rows {
         out.line(&line(row, sort, clock, id_width, width))?;
@@ -115,7 +126,13 @@ fn line(row: &Row, sort: SortKey, clock: UtcMillis, id_width: usize, width: Opti
     };
     let marks = marks(row);
     let marks = if marks.is_empty() { String::new() } else { format!("  {}", dim(&format!("[{}]", marks.join(", ")))) };
-    format!("{}  {}  {}  {turns:>5}  {:>7}  {what}{marks}", pad(&id, id_width), pad(&age(time, clock), 7), pad(&fit_left(&dir, 24), 24), size(t.bytes))
+    format!(
+        "{}  {}  {}  {turns:>5}  {:>7}  {what}{marks}",
+        pad(&id, id_width),
+        pad(&age(time, clock), 7),
+        pad(&fit_left(&dir, 24), 24),
+        size(t.bytes)
+    )
 }
 
 fn cut(text: &str, width: Option<usize>, id_width: usize) -> String {

@@ -18,8 +18,13 @@ pub fn run(global: &Global, args: &ResumeArgs, out: &mut Out) -> Done {
     let t = &open.row.thread;
     let id = open.row.key.clone();
     let command = vec!["codex".to_owned(), "resume".to_owned(), id.clone()];
-    let bare = open.row.members.iter().any(|m| m.entry.name.form == Form::Json) || t.cli_version.is_none() && t.cwd.is_none();
-    let obstacle = if bare { Some("it was written before Codex could resume threads; it can be read, not continued") } else { None };
+    let bare =
+        open.row.members.iter().any(|m| m.entry.name.form == Form::Json) || t.cli_version.is_none() && t.cwd.is_none();
+    let obstacle = if bare {
+        Some("it was written before Codex could resume threads; it can be read, not continued")
+    } else {
+        None
+    };
     let gone = t.cwd.as_deref().filter(|c| !Path::new(c).is_dir());
     if out.is_json() {
         out.json(&json!({
@@ -39,7 +44,8 @@ pub fn run(global: &Global, args: &ResumeArgs, out: &mut Out) -> Done {
         out.line(&format!("This thread is archived. First run: codex unarchive {id}"))?;
     }
     if let Some(holder) = &t.live {
-        let pid = holder.get("pid").and_then(serde_json::Value::as_u64).map_or_else(String::new, |p| format!(" (pid {p})"));
+        let pid =
+            holder.get("pid").and_then(serde_json::Value::as_u64).map_or_else(String::new, |p| format!(" (pid {p})"));
         out.line(&format!("This thread is being written now{pid}; Codex will refuse a second writer."))?;
     }
     if let Some(why) = obstacle {
@@ -52,7 +58,9 @@ pub fn run(global: &Global, args: &ResumeArgs, out: &mut Out) -> Done {
     if let Some(cwd) = t.cwd.as_deref().filter(|_| gone.is_none()) {
         line.push_str(&format!("cd {} && ", shell_word(cwd)));
     }
-    if default_home().ok().and_then(|d| std::path::absolute(d).ok()).as_deref() != Some(&home) || !global.home.is_empty() {
+    if default_home().ok().and_then(|d| std::path::absolute(d).ok()).as_deref() != Some(&home)
+        || !global.home.is_empty()
+    {
         line.push_str(&format!("CODEX_HOME={} ", shell_word(&home.to_string_lossy())));
     }
     line.push_str(&command.join(" "));

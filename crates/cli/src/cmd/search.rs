@@ -18,10 +18,15 @@ pub fn run(global: &Global, args: &SearchArgs, out: &mut Out) -> Done {
     let store = global.store()?;
     let mut search = SearchQuery {
         term: args.term.clone().unwrap_or_default(),
-        speakers: args.speakers.iter().map(|s| s.parse::<Speaker>().map(|k| k.word().to_owned())).collect::<Result<_, _>>().map_err(|e| {
-            let known: Vec<&str> = Speaker::ALL.iter().map(|s| s.word()).collect();
-            Failure::new(Kind::Usage, e).hint(format!("speakers are {}", known.join(", ")))
-        })?,
+        speakers: args
+            .speakers
+            .iter()
+            .map(|s| s.parse::<Speaker>().map(|k| k.word().to_owned()))
+            .collect::<Result<_, _>>()
+            .map_err(|e| {
+                let known: Vec<&str> = Speaker::ALL.iter().map(|s| s.word()).collect();
+                Failure::new(Kind::Usage, e).hint(format!("speakers are {}", known.join(", ")))
+            })?,
         threads: vec![],
         case_sensitive: args.case_sensitive,
     };
@@ -81,7 +86,8 @@ pub fn run(global: &Global, args: &SearchArgs, out: &mut Out) -> Done {
 /// A cursor carries its own term and filters; others beside it must be the same.
 fn check_cursor(args: &SearchArgs, query: &ListQuery, search: &SearchQuery) -> Result<(), Failure> {
     let Some(text) = &args.cursor else { return Ok(()) };
-    let cursor = SearchCursor::decode(text).map_err(|e| Failure::new(Kind::Usage, e.to_string()).hint("a cursor comes from next_cursor of a page"))?;
+    let cursor = SearchCursor::decode(text)
+        .map_err(|e| Failure::new(Kind::Usage, e.to_string()).hint("a cursor comes from next_cursor of a page"))?;
     let mut own = cursor.query.clone();
     own.include = query.include;
     let same_query = *query == ListQuery::default() || *query == own;
@@ -92,7 +98,8 @@ fn check_cursor(args: &SearchArgs, query: &ListQuery, search: &SearchQuery) -> R
     if same_query && same_search {
         return Ok(());
     }
-    Err(Failure::new(Kind::Usage, "the cursor belongs to another search").hint("give --cursor alone, or with the options of the page it came from"))
+    Err(Failure::new(Kind::Usage, "the cursor belongs to another search")
+        .hint("give --cursor alone, or with the options of the page it came from"))
 }
 
 fn human(page: &SearchPage, args: &SearchArgs, out: &mut Out) -> Result<(), Failure> {
@@ -141,7 +148,16 @@ fn line(hit: &SearchHit) -> String {
     let part = |a: usize, b: usize| hit.snippet.chars().skip(a).take(b.saturating_sub(a)).collect::<String>();
     // Each part is made safe by itself, so that the mark stays where the match is.
     let safe = |s: &str| crate::human::visible(s).replace(['\n', '\t'], " ");
-    let marked = format!("{}{}{}", safe(&part(0, from)), bold(&colour(AnsiColor::Red, &safe(&part(from, to)))), safe(&part(to, usize::MAX)));
-    let head = if hit.speaker == Speaker::Name { "name".to_owned() } else { format!("{turn}  {}{time}", hit.speaker.word().replace('_', " ")) };
+    let marked = format!(
+        "{}{}{}",
+        safe(&part(0, from)),
+        bold(&colour(AnsiColor::Red, &safe(&part(from, to)))),
+        safe(&part(to, usize::MAX))
+    );
+    let head = if hit.speaker == Speaker::Name {
+        "name".to_owned()
+    } else {
+        format!("{turn}  {}{time}", hit.speaker.word().replace('_', " "))
+    };
     format!("  {}\n    {marked}", dim(&head))
 }

@@ -28,7 +28,13 @@ pub fn run(global: &Global, args: &ShowArgs, out: &mut Out) -> Done {
     if args.raw {
         drop(progress);
         let mut raw = out.raw()?;
-        open.write_raw(&mut raw).map_err(|e| if e.kind() == std::io::ErrorKind::BrokenPipe { Failure::from(e) } else { Failure::new(Kind::Failed, format!("cannot read the thread: {e}")) })?;
+        open.write_raw(&mut raw).map_err(|e| {
+            if e.kind() == std::io::ErrorKind::BrokenPipe {
+                Failure::from(e)
+            } else {
+                Failure::new(Kind::Failed, format!("cannot read the thread: {e}"))
+            }
+        })?;
         std::io::Write::flush(&mut raw)?;
         return Ok(0);
     }
@@ -36,7 +42,11 @@ pub fn run(global: &Global, args: &ShowArgs, out: &mut Out) -> Done {
     drop(progress);
     let wanted = choose(&open, &index, args)?;
     let detail = if args.full { Detail::Full } else { Detail::Readable };
-    if out.is_json() { json_out(global, args, &store, &open, &index, &wanted, detail, out) } else { human(&open, &index, &wanted, detail, out) }
+    if out.is_json() {
+        json_out(global, args, &store, &open, &index, &wanted, detail, out)
+    } else {
+        human(&open, &index, &wanted, detail, out)
+    }
 }
 
 /// Places in the index of the turns that are wanted.
@@ -44,13 +54,16 @@ fn choose(open: &OpenThread, index: &TurnIndex, args: &ShowArgs) -> Result<Vec<u
     let alive: Vec<usize> = (0..index.turns.len()).filter(|i| !index.turns[*i].taken_back).collect();
     if let Some(n) = args.turn {
         let place = alive.iter().copied().find(|i| index.turns[*i].number == n);
-        return place.map(|p| vec![p]).ok_or_else(|| Failure::new(Kind::NotFound, format!("the thread has no turn {n}; it has {}", alive.len())));
+        return place.map(|p| vec![p]).ok_or_else(|| {
+            Failure::new(Kind::NotFound, format!("the thread has no turn {n}; it has {}", alive.len()))
+        });
     }
     if let Some(n) = args.last {
         return Ok(alive[alive.len().saturating_sub(n)..].to_vec());
     }
     if let Some(text) = &args.cursor {
-        let cursor = TurnCursor::decode(text).map_err(|e| Failure::new(Kind::Usage, e.to_string()).hint("a cursor comes from next_cursor of a page"))?;
+        let cursor = TurnCursor::decode(text)
+            .map_err(|e| Failure::new(Kind::Usage, e.to_string()).hint("a cursor comes from next_cursor of a page"))?;
         if cursor.thread != open.row.key {
             return Err(Failure::new(Kind::Usage, "the cursor belongs to another thread"));
         }
@@ -60,12 +73,22 @@ fn choose(open: &OpenThread, index: &TurnIndex, args: &ShowArgs) -> Result<Vec<u
 }
 
 #[allow(clippy::too_many_arguments, reason = "one call site, all of them facts of one request")]
-fn json_out(global: &Global, args: &ShowArgs, store: &threadkeep_local::LocalStore, open: &OpenThread, index: &TurnIndex, wanted: &[usize], detail: Detail, out: &mut Out) -> Done {
+fn json_out(
+    global: &Global,
+    args: &ShowArgs,
+    store: &threadkeep_local::LocalStore,
+    open: &OpenThread,
+    index: &TurnIndex,
+    wanted: &[usize],
+    detail: Detail,
+    out: &mut Out,
+) -> Done {
     let limit = args.limit.unwrap_or(if global.jsonl || args.last.is_some() { usize::MAX } else { PAGE }).max(1);
     let (now, later) = wanted.split_at(wanted.len().min(limit));
     let next = later.first().map(|i| TurnCursor::new(open.row.key.clone(), index.turns[*i].number).encode());
     let mut row = open.row.clone();
-    row.thread.turns = open.history.missing.is_empty().then(|| index.turns.iter().filter(|t| !t.taken_back).count() as u64);
+    row.thread.turns =
+        open.history.missing.is_empty().then(|| index.turns.iter().filter(|t| !t.taken_back).count() as u64);
     row.thread.children = open.children();
     let thread = thread_json(&row, (store.homes().len() > 1).then(|| &store.homes()[open.home]));
     let mut failed = None;
@@ -94,7 +117,12 @@ fn human(open: &OpenThread, index: &TurnIndex, wanted: &[usize], detail: Detail,
     for reason in &open.history.missing {
         say(&format!("note: {}", visible_line(&reason.to_string())));
     }
-    let title = t.name.as_ref().or(t.preview.as_ref()).map(|s| visible_line(s).chars().take(120).collect::<String>()).unwrap_or_default();
+    let title = t
+        .name
+        .as_ref()
+        .or(t.preview.as_ref())
+        .map(|s| visible_line(s).chars().take(120).collect::<String>())
+        .unwrap_or_default();
     out.line(&format!("{}  {}", bold(&visible_line(&open.row.key)), title))?;
     let mut facts: Vec<String> = Vec::new();
     facts.extend(t.cwd.as_deref().map(directory));

@@ -83,3 +83,36 @@ fn refusals() {
     assert_eq!(home.run(&["resume", "0199"]).code, 2);
     assert_eq!(home.human(&["resume"]).code, 2);
 }
+
+/// What is printed can be pasted into a shell, whatever the names of the directory and the home hold.
+#[test]
+fn what_is_printed_can_be_pasted() {
+    use std::os::unix::fs::PermissionsExt;
+    for name in ["plain", "with a space", "it's $(touch pwned) `x` \"q\" \\ ; # & ü"] {
+        let home = Home::new();
+        let (cwd, bin) = (home.outside(name), home.outside("bin"));
+        fs::create_dir(&cwd).expect("a folder");
+        fs::create_dir(&bin).expect("a folder");
+        let stub = bin.join("codex");
+        fs::write(&stub, "#!/bin/sh\nprintf '%s|%s|%s' \"$PWD\" \"$CODEX_HOME\" \"$*\"\n").expect("a stand-in");
+        fs::set_permissions(&stub, fs::Permissions::from_mode(0o755)).expect("a mode");
+        home.put(
+            &Log::new(&t(1), AT).meta_with(json!({"cwd": cwd})).user("hello'; $(touch pwned)\nsecond").agent("ok"),
+        );
+        let printed = home.human(&["resume", &t(1)]).stdout;
+        let path = format!("{}:/usr/bin:/bin", bin.display());
+        let output = std::process::Command::new("sh")
+            .args(["-c", &printed])
+            .current_dir(home.outside(""))
+            .env("PATH", path)
+            .output()
+            .expect("a shell");
+        let ran = String::from_utf8_lossy(&output.stdout).into_owned();
+        let parts: Vec<&str> = ran.split('|').collect();
+        assert_eq!(parts.len(), 3, "{printed} gave {output:?}");
+        assert_eq!(fs::canonicalize(parts[0]).ok(), fs::canonicalize(&cwd).ok(), "{printed}");
+        assert_eq!(fs::canonicalize(parts[1]).ok(), fs::canonicalize(home.path()).ok(), "{printed}");
+        assert_eq!(parts[2], format!("resume {}", t(1)));
+        assert!(!cwd.join("pwned").exists() && !home.outside("pwned").exists(), "{printed}");
+    }
+}

@@ -33,7 +33,11 @@ impl Needle {
         if term.is_empty() {
             return None;
         }
-        let regex = RegexBuilder::new(&regex::escape(term)).case_insensitive(!case_sensitive).size_limit(64 << 20).build().ok()?;
+        let regex = RegexBuilder::new(&regex::escape(term))
+            .case_insensitive(!case_sensitive)
+            .size_limit(64 << 20)
+            .build()
+            .ok()?;
         Some(Self { regex, filter: raw_filter(term, !case_sensitive), chars: term.chars().count() })
     }
 
@@ -186,7 +190,10 @@ mod tests {
     #[test]
     fn snippets_mark_the_match_in_characters() {
         let (s, [a, b]) = snippet("né  wörld\n\nneedle after", 13, 19);
-        assert_eq!((s.as_str(), s.chars().skip(a).take(b - a).collect::<String>().as_str()), ("né wörld needle after", "needle"));
+        assert_eq!(
+            (s.as_str(), s.chars().skip(a).take(b - a).collect::<String>().as_str()),
+            ("né wörld needle after", "needle")
+        );
         let long = format!("{} needle {}", "x".repeat(100), "y".repeat(200));
         let (s, [a, b]) = snippet(&long, 101, 107);
         assert!(s.starts_with("... x") && s.ends_with("y ..."));

@@ -4,7 +4,9 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::Path;
 
 use threadkeep_record::json_stream::{Event, StringWalker};
-use threadkeep_record::{Envelope, Item, ItemBody, Kind, LineState, Origin, Speaker, UtcMillis, check_line, damage, sniff, text};
+use threadkeep_record::{
+    Envelope, Item, ItemBody, Kind, LineState, Origin, Speaker, UtcMillis, check_line, damage, sniff, text,
+};
 use threadkeep_rollout::block::{Block, BlockReader};
 use threadkeep_rollout::name::Form;
 use threadkeep_rollout::records::{BUFFER, LineReader};
@@ -107,7 +109,15 @@ impl Scan<'_> {
         let trimmed = damage::trim(line);
         let sniffed = sniff::sniff(trimmed);
         if let Some(s) = &sniffed {
-            let silent = matches!(s.kind, Kind::SessionMeta | Kind::TurnContext | Kind::WorldState | Kind::TokenUsageRecord | Kind::Compacted | Kind::InterAgentMetadata);
+            let silent = matches!(
+                s.kind,
+                Kind::SessionMeta
+                    | Kind::TurnContext
+                    | Kind::WorldState
+                    | Kind::TokenUsageRecord
+                    | Kind::Compacted
+                    | Kind::InterAgentMetadata
+            );
             if silent || s.payload_type == b"token_count" || s.payload_type == b"ghost_snapshot" {
                 return;
             }
@@ -154,7 +164,10 @@ impl Scan<'_> {
     /// A record that is too long to hold: its strings are streamed through a window.
     fn long<R: std::io::Read>(&self, head: &[u8], offset: u64, blocks: &mut BlockReader<R>, hits: &mut Vec<RawHit>) {
         let Some(s) = sniff::sniff(head) else { return };
-        let Some(speaker) = long_speaker(s.kind, s.payload_type, &head[s.payload_at..]).filter(|k| self.wants(*k)) else { return };
+        let Some(speaker) = long_speaker(s.kind, s.payload_type, &head[s.payload_at..]).filter(|k| self.wants(*k))
+        else {
+            return;
+        };
         let hit = RawHit {
             offset,
             speaker,
@@ -270,14 +283,31 @@ impl<'n> Window<'n> {
 }
 
 fn is_readable_key(key: &str) -> bool {
-    matches!(key, "text" | "message" | "output" | "aggregated_output" | "content" | "input" | "arguments" | "unified_diff" | "objective" | "summary_text" | "raw_content" | "prompt" | "query")
+    matches!(
+        key,
+        "text"
+            | "message"
+            | "output"
+            | "aggregated_output"
+            | "content"
+            | "input"
+            | "arguments"
+            | "unified_diff"
+            | "objective"
+            | "summary_text"
+            | "raw_content"
+            | "prompt"
+            | "query"
+    )
 }
 
 fn long_speaker(kind: Kind, payload_type: &[u8], payload: &[u8]) -> Option<Speaker> {
     let role = |r: &str| memchr::memmem::find(&payload[..payload.len().min(400)], r.as_bytes()).is_some();
     match (kind, payload_type) {
         (Kind::ResponseItem, b"function_call" | b"local_shell_call") => Some(Speaker::ToolCall),
-        (Kind::ResponseItem, b"custom_tool_call") => Some(if role("\"apply_patch\"") { Speaker::Patch } else { Speaker::ToolCall }),
+        (Kind::ResponseItem, b"custom_tool_call") => {
+            Some(if role("\"apply_patch\"") { Speaker::Patch } else { Speaker::ToolCall })
+        }
         (Kind::ResponseItem, b"function_call_output" | b"custom_tool_call_output") => Some(Speaker::ToolOutput),
         (Kind::ResponseItem, b"reasoning") => Some(Speaker::Reasoning),
         (Kind::ResponseItem, b"message") if role("\"role\":\"user\"") => Some(Speaker::User),
@@ -303,7 +333,8 @@ fn long_speaker(kind: Kind, payload_type: &[u8], payload: &[u8]) -> Option<Speak
 /// Adds a hit unless an earlier record told the same: the other account of a call, or of a piece of reasoning.
 fn push(hits: &mut Vec<RawHit>, hit: RawHit) {
     let same_call = |h: &RawHit| h.call_id.is_some() && h.call_id == hit.call_id && h.speaker == hit.speaker;
-    let same_text = |h: &RawHit| h.speaker == hit.speaker && h.text == hit.text && h.origin != hit.origin && !hit.message;
+    let same_text =
+        |h: &RawHit| h.speaker == hit.speaker && h.text == hit.text && h.origin != hit.origin && !hit.message;
     let recent = hits.iter().rev().take(64);
     if recent.clone().any(same_call) || recent.take(8).any(same_text) {
         return;

@@ -19,14 +19,18 @@ pub struct RawNeedle {
 impl RawNeedle {
     /// Whether the run stands at `at`.
     fn is_at(&self, hay: &[u8], at: usize) -> bool {
-        hay.get(at..at + self.run.len()).is_some_and(|h| if self.any_case { h.eq_ignore_ascii_case(&self.run) } else { h == self.run })
+        hay.get(at..at + self.run.len())
+            .is_some_and(|h| if self.any_case { h.eq_ignore_ascii_case(&self.run) } else { h == self.run })
     }
 
     /// Whether a place that is not the run itself may still hide it: an escaped printable ASCII character, or a
     /// look-alike.
     fn may_hide(&self, hay: &[u8], at: usize) -> bool {
         match hay.get(at) {
-            Some(b'\\') => matches!(hay.get(at + 1..at + 5), Some([b'u', b'0', b'0', b'2'..=b'7'])) || self.lookalikes && is_escaped_lookalike(hay, at),
+            Some(b'\\') => {
+                matches!(hay.get(at + 1..at + 5), Some([b'u', b'0', b'0', b'2'..=b'7']))
+                    || self.lookalikes && is_escaped_lookalike(hay, at)
+            }
             Some(0xe2) => self.lookalikes && hay.get(at + 1..at + 3) == Some(&[0x84, 0xaa]),
             Some(0xc5) => self.lookalikes && hay.get(at + 1) == Some(&0xbf),
             _ => false,
@@ -61,7 +65,12 @@ impl Finder {
         let mut places: Vec<usize> = (0..needle.run.len()).collect();
         places.sort_by_key(|i| (commonness(needle.run[*i]), *i));
         let first = places.first().copied().unwrap_or(0);
-        let second = places.iter().copied().find(|i| needle.run[*i] != needle.run[first]).or(places.get(1).copied()).unwrap_or(first);
+        let second = places
+            .iter()
+            .copied()
+            .find(|i| needle.run[*i] != needle.run[first])
+            .or(places.get(1).copied())
+            .unwrap_or(first);
         Self { needle, first, second }
     }
 
@@ -83,7 +92,10 @@ impl Finder {
     #[cfg(target_arch = "x86_64")]
     #[target_feature(enable = "avx2")]
     fn find_avx2(&self, hay: &[u8], from: usize) -> Option<usize> {
-        use std::arch::x86_64::{_mm256_and_si256, _mm256_cmpeq_epi8, _mm256_loadu_si256, _mm256_movemask_epi8, _mm256_or_si256, _mm256_set1_epi8};
+        use std::arch::x86_64::{
+            _mm256_and_si256, _mm256_cmpeq_epi8, _mm256_loadu_si256, _mm256_movemask_epi8, _mm256_or_si256,
+            _mm256_set1_epi8,
+        };
         const WIDTH: usize = 32;
         let run = &self.needle.run;
         let fold = |b: u8| if self.needle.any_case && b.is_ascii_alphabetic() { 0x20 } else { 0 };
@@ -101,7 +113,10 @@ impl Finder {
             let x = _mm256_cmpeq_epi8(_mm256_or_si256(load(self.first), fold_a), want_a);
             let y = _mm256_cmpeq_epi8(_mm256_or_si256(load(self.second), fold_b), want_b);
             let (here, next) = (load(0), load(1));
-            let mut hit = _mm256_or_si256(_mm256_and_si256(x, y), _mm256_and_si256(_mm256_cmpeq_epi8(here, slash), _mm256_cmpeq_epi8(next, u)));
+            let mut hit = _mm256_or_si256(
+                _mm256_and_si256(x, y),
+                _mm256_and_si256(_mm256_cmpeq_epi8(here, slash), _mm256_cmpeq_epi8(next, u)),
+            );
             if self.needle.lookalikes {
                 let kelvin = _mm256_and_si256(_mm256_cmpeq_epi8(here, e2), _mm256_cmpeq_epi8(next, x84));
                 let long_s = _mm256_and_si256(_mm256_cmpeq_epi8(here, c5), _mm256_cmpeq_epi8(next, bf));
@@ -129,7 +144,15 @@ mod tests {
     #[test]
     fn finds_escapes_and_lookalikes() {
         let f = Finder::new(RawNeedle { run: b"task".to_vec(), any_case: true, lookalikes: true });
-        for (hay, at) in [("xx TASK", Some(3)), (r"\u0074ask", Some(0)), (r"\u001btask", Some(6)), ("ta\u{17f}k", Some(2)), ("tas\u{212a}", Some(3)), (r"ta\u017Fk", Some(2)), ("tas", None)] {
+        for (hay, at) in [
+            ("xx TASK", Some(3)),
+            (r"\u0074ask", Some(0)),
+            (r"\u001btask", Some(6)),
+            ("ta\u{17f}k", Some(2)),
+            ("tas\u{212a}", Some(3)),
+            (r"ta\u017Fk", Some(2)),
+            ("tas", None),
+        ] {
             assert_eq!(f.find(hay.as_bytes(), 0), at, "{hay}");
             let padded = format!("{}{hay}{}", "z".repeat(50), "z".repeat(90));
             assert_eq!(f.find(padded.as_bytes(), 0), at.map(|a| a + 50), "{padded}");

@@ -6,7 +6,13 @@ use super::{Image, Item, ItemBody, Origin, owned, text_of, tool};
 
 pub(super) fn read(p: &Value) -> Item {
     let Some(item) = p.get("item").filter(|i| i.is_object()) else {
-        return Item { origin: Origin::Completed, id: None, call_id: None, turn_id: owned(p, "turn_id"), body: ItemBody::Unknown { kind: "item_completed".into(), reason: "no item" } };
+        return Item {
+            origin: Origin::Completed,
+            id: None,
+            call_id: None,
+            turn_id: owned(p, "turn_id"),
+            body: ItemBody::Unknown { kind: "item_completed".into(), reason: "no item" },
+        };
     };
     let text = |key: &str| text_of(item, key).unwrap_or("").to_owned();
     let kind = text_of(item, "type").unwrap_or("");
@@ -16,7 +22,9 @@ pub(super) fn read(p: &Value) -> Item {
             let images = parts.into_iter().flatten().filter_map(tool::image).collect();
             ItemBody::UserMessage { text: tool::content_text(item.get("content")), images }
         }
-        "AgentMessage" => ItemBody::AgentMessage { text: tool::content_text(item.get("content")), phase: owned(item, "phase") },
+        "AgentMessage" => {
+            ItemBody::AgentMessage { text: tool::content_text(item.get("content")), phase: owned(item, "phase") }
+        }
         "Reasoning" => {
             let mut parts = tool::texts(item.get("summary_text"));
             parts.extend(tool::texts(item.get("raw_content")));
@@ -24,12 +32,16 @@ pub(super) fn read(p: &Value) -> Item {
         }
         "Plan" => ItemBody::Plan { text: text("text") },
         "CommandExecution" => ItemBody::ToolOutput {
-            text: owned(item, "aggregated_output").or_else(|| owned(item, "formatted_output")).unwrap_or_else(|| text("stdout")),
+            text: owned(item, "aggregated_output")
+                .or_else(|| owned(item, "formatted_output"))
+                .unwrap_or_else(|| text("stdout")),
             exit_code: item.get("exit_code").and_then(Value::as_i64),
             images: vec![],
             command: item.get("command").and_then(tool::command_text),
         },
-        "FileChange" => ItemBody::Patch { changes: tool::file_changes(item.get("changes")), status: owned(item, "status") },
+        "FileChange" => {
+            ItemBody::Patch { changes: tool::file_changes(item.get("changes")), status: owned(item, "status") }
+        }
         "McpToolCall" => {
             let result = item.get("result").or_else(|| item.get("error")).filter(|v| !v.is_null());
             match result {
@@ -41,26 +53,60 @@ pub(super) fn read(p: &Value) -> Item {
             Some(r) => tool::output(Some(r)),
             None => tool::call(text_of(item, "tool").unwrap_or("tool"), item.get("arguments")),
         },
-        "WebSearch" => ItemBody::ToolCall { name: "web_search".into(), text: text("query"), values: vec![text("query")] },
+        "WebSearch" => {
+            ItemBody::ToolCall { name: "web_search".into(), text: text("query"), values: vec![text("query")] }
+        }
         "CollabAgentToolCall" => ItemBody::SubAgent {
             action: text("tool").replace('_', " "),
             text: text("prompt"),
             threads: tool::texts(item.get("receiver_thread_ids")),
         },
-        "SubAgentActivity" => ItemBody::SubAgent { action: format!("agent {}", text("kind")), text: text("agent_path"), threads: owned(item, "agent_thread_id").into_iter().collect() },
+        "SubAgentActivity" => ItemBody::SubAgent {
+            action: format!("agent {}", text("kind")),
+            text: text("agent_path"),
+            threads: owned(item, "agent_thread_id").into_iter().collect(),
+        },
         "ImageView" => ItemBody::Picture { image: Image { label: text("path"), bytes: None }, prompt: None },
         "ImageGeneration" => ItemBody::Picture {
-            image: Image { label: owned(item, "saved_path").unwrap_or_else(|| "generated image".into()), bytes: text_of(item, "result").map(|r| tool::decoded_len(r.len())) },
+            image: Image {
+                label: owned(item, "saved_path").unwrap_or_else(|| "generated image".into()),
+                bytes: text_of(item, "result").map(|r| tool::decoded_len(r.len())),
+            },
             prompt: owned(item, "revised_prompt"),
         },
-        "EnteredReviewMode" => ItemBody::Review { finished: false, text: owned(item, "user_facing_hint").or_else(|| owned(item, "review")).unwrap_or_default() },
-        "ExitedReviewMode" => ItemBody::Review { finished: true, text: tool::review_text(item.get("review_output").or_else(|| item.get("review"))) },
+        "EnteredReviewMode" => ItemBody::Review {
+            finished: false,
+            text: owned(item, "user_facing_hint").or_else(|| owned(item, "review")).unwrap_or_default(),
+        },
+        "ExitedReviewMode" => ItemBody::Review {
+            finished: true,
+            text: tool::review_text(item.get("review_output").or_else(|| item.get("review"))),
+        },
         "ContextCompaction" => ItemBody::Compaction { summary: None },
-        "HookPrompt" => ItemBody::Injected { role: "hook".into(), text: tool::content_text(item.get("fragments").or_else(|| item.get("content"))) },
+        "HookPrompt" => ItemBody::Injected {
+            role: "hook".into(),
+            text: tool::content_text(item.get("fragments").or_else(|| item.get("content"))),
+        },
         "Extension" => ItemBody::Silent,
         other => ItemBody::Unknown { kind: format!("item_completed/{other}"), reason: "unknown item" },
     };
     let id = owned(item, "id");
-    let of_call = matches!(kind, "CommandExecution" | "FileChange" | "McpToolCall" | "DynamicToolCall" | "CollabAgentToolCall" | "WebSearch" | "ImageView" | "ImageGeneration");
-    Item { origin: Origin::Completed, call_id: if of_call { id.clone() } else { None }, id, turn_id: owned(p, "turn_id"), body }
+    let of_call = matches!(
+        kind,
+        "CommandExecution"
+            | "FileChange"
+            | "McpToolCall"
+            | "DynamicToolCall"
+            | "CollabAgentToolCall"
+            | "WebSearch"
+            | "ImageView"
+            | "ImageGeneration"
+    );
+    Item {
+        origin: Origin::Completed,
+        call_id: if of_call { id.clone() } else { None },
+        id,
+        turn_id: owned(p, "turn_id"),
+        body,
+    }
 }

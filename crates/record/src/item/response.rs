@@ -15,27 +15,40 @@ pub(super) fn read(p: &Value) -> Item {
             ItemBody::Reasoning { parts }
         }
         "function_call" => tool::call(text_of(p, "name").unwrap_or("tool"), p.get("arguments")),
-        "custom_tool_call" => tool::custom_call(text_of(p, "name").unwrap_or("tool"), text_of(p, "input").unwrap_or("")),
+        "custom_tool_call" => {
+            tool::custom_call(text_of(p, "name").unwrap_or("tool"), text_of(p, "input").unwrap_or(""))
+        }
         "local_shell_call" => tool::call("shell", p.get("action")),
         "tool_search_call" => tool::call("tool_search", p.get("arguments")),
         "tool_call" => {
             let function = p.get("function").unwrap_or(p);
-            tool::call(text_of(function, "name").unwrap_or("tool"), function.get("arguments").or_else(|| p.get("arguments")))
+            tool::call(
+                text_of(function, "name").unwrap_or("tool"),
+                function.get("arguments").or_else(|| p.get("arguments")),
+            )
         }
         "web_search_call" => tool::call("web_search", p.get("action")),
         "function_call_output" | "custom_tool_call_output" => tool::output(p.get("output")),
         "tool_result" => tool::output(p.get("result")),
         "tool_search_output" => tool::output(p.get("tools")),
         "image_generation_call" => ItemBody::Picture {
-            image: Image { label: "generated image".into(), bytes: text_of(p, "result").map(|r| tool::decoded_len(r.len())) },
+            image: Image {
+                label: "generated image".into(),
+                bytes: text_of(p, "result").map(|r| tool::decoded_len(r.len())),
+            },
             prompt: owned(p, "revised_prompt"),
         },
         "agent_message" => ItemBody::SubAgent {
-            action: format!("message from {} to {}", text_of(p, "author").unwrap_or("an agent"), text_of(p, "recipient").unwrap_or("an agent")),
+            action: format!(
+                "message from {} to {}",
+                text_of(p, "author").unwrap_or("an agent"),
+                text_of(p, "recipient").unwrap_or("an agent")
+            ),
             text: tool::content_text(p.get("content")),
             threads: vec![],
         },
-        "ghost_snapshot" | "compaction" | "compaction_summary" | "context_compaction" | "compaction_trigger" | "additional_tools" => ItemBody::Silent,
+        "ghost_snapshot" | "compaction" | "compaction_summary" | "context_compaction" | "compaction_trigger"
+        | "additional_tools" => ItemBody::Silent,
         other => ItemBody::Unknown { kind: format!("response_item/{other}"), reason: "unknown response item" },
     };
     Item { origin: Origin::Response, id: owned(p, "id"), call_id: owned(p, "call_id"), turn_id: turn(p), body }
@@ -74,13 +87,25 @@ pub(super) fn read_message(p: &Value) -> Item {
             Some(call) if text.is_empty() => {
                 let function = call.get("function").unwrap_or(call);
                 let body = tool::call(text_of(function, "name").unwrap_or("tool"), function.get("arguments"));
-                return Item { origin: Origin::Response, id: owned(p, "id"), call_id: owned(call, "id"), turn_id: turn(p), body };
+                return Item {
+                    origin: Origin::Response,
+                    id: owned(p, "id"),
+                    call_id: owned(call, "id"),
+                    turn_id: turn(p),
+                    body,
+                };
             }
             _ => ItemBody::AgentMessage { text, phase: owned(p, "phase") },
         },
         "tool" | "function" => {
             let body = tool::output(p.get("content"));
-            return Item { origin: Origin::Response, id: owned(p, "id"), call_id: owned(p, "tool_call_id"), turn_id: turn(p), body };
+            return Item {
+                origin: Origin::Response,
+                id: owned(p, "id"),
+                call_id: owned(p, "tool_call_id"),
+                turn_id: turn(p),
+                body,
+            };
         }
         "system" | "developer" => ItemBody::Injected { role: role.to_owned(), text },
         _ => ItemBody::Unknown { kind: format!("message/{role}"), reason: "unknown role" },

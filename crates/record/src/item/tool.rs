@@ -51,7 +51,9 @@ pub fn image(part: &Value) -> Option<Image> {
 #[must_use]
 pub fn image_from_url(url: &str) -> Image {
     match url.strip_prefix("data:").and_then(|u| u.split_once(',')) {
-        Some((kind, data)) => Image { label: kind.split(';').next().unwrap_or("image").to_owned(), bytes: Some(decoded_len(data.len())) },
+        Some((kind, data)) => {
+            Image { label: kind.split(';').next().unwrap_or("image").to_owned(), bytes: Some(decoded_len(data.len())) }
+        }
         None => Image { label: url.chars().take(300).collect(), bytes: None },
     }
 }
@@ -63,7 +65,9 @@ pub fn command_text(command: &Value) -> Option<String> {
         Value::String(s) => Some(s.clone()),
         Value::Array(words) => {
             let words: Vec<&str> = words.iter().filter_map(Value::as_str).collect();
-            let shell = words.first().is_some_and(|w| matches!(w.rsplit(['/', '\\']).next(), Some("bash" | "sh" | "zsh" | "dash")));
+            let shell = words
+                .first()
+                .is_some_and(|w| matches!(w.rsplit(['/', '\\']).next(), Some("bash" | "sh" | "zsh" | "dash")));
             match words.as_slice() {
                 [_, "-lc" | "-c", script] if shell => Some((*script).to_owned()),
                 [] => None,
@@ -89,10 +93,14 @@ pub fn call(name: &str, arguments: Option<&Value>) -> ItemBody {
         Some(v) => v,
         None => &Value::Null,
     };
-    if name == "update_plan" && let Some(plan) = plan_text(arguments) {
+    if name == "update_plan"
+        && let Some(plan) = plan_text(arguments)
+    {
         return ItemBody::Plan { text: plan };
     }
-    if name == "apply_patch" && let Some(patch) = text_of(arguments, "input").or_else(|| text_of(arguments, "patch")) {
+    if name == "apply_patch"
+        && let Some(patch) = text_of(arguments, "input").or_else(|| text_of(arguments, "patch"))
+    {
         return ItemBody::Patch { changes: envelope_changes(patch), status: None };
     }
     let mut values = Vec::new();
@@ -120,7 +128,8 @@ pub fn custom_call(name: &str, input: &str) -> ItemBody {
 }
 
 fn plan_text(arguments: &Value) -> Option<String> {
-    let mut lines: Vec<String> = text_of(arguments, "explanation").filter(|s| !s.is_empty()).map(str::to_owned).into_iter().collect();
+    let mut lines: Vec<String> =
+        text_of(arguments, "explanation").filter(|s| !s.is_empty()).map(str::to_owned).into_iter().collect();
     for step in arguments.get("plan")?.as_array()? {
         let mark = match text_of(step, "status") {
             Some("completed") => "x",
@@ -145,7 +154,11 @@ fn readable(v: &Value) -> String {
     match v {
         Value::Null => String::new(),
         Value::String(s) => s.clone(),
-        Value::Object(o) => o.iter().map(|(k, v)| format!("{k}: {}", v.as_str().map_or_else(|| v.to_string(), str::to_owned))).collect::<Vec<_>>().join("\n"),
+        Value::Object(o) => o
+            .iter()
+            .map(|(k, v)| format!("{k}: {}", v.as_str().map_or_else(|| v.to_string(), str::to_owned)))
+            .collect::<Vec<_>>()
+            .join("\n"),
         other => other.to_string(),
     }
 }
@@ -207,7 +220,16 @@ fn parts_output(parts: &[Value]) -> ItemBody {
 /// and the exit code out of them. A text without such lines is left whole.
 #[must_use]
 pub fn strip_header(text: &str) -> (&str, Option<i64>) {
-    const LINES: &[&str] = &["Exit code:", "Wall time:", "Chunk ID:", "Process exited with code", "Process running with session ID", "Original token count:", "Total output lines:", "Command:"];
+    const LINES: &[&str] = &[
+        "Exit code:",
+        "Wall time:",
+        "Chunk ID:",
+        "Process exited with code",
+        "Process running with session ID",
+        "Original token count:",
+        "Total output lines:",
+        "Command:",
+    ];
     let mut rest = text;
     let mut code = None;
     let mut any = false;
@@ -242,7 +264,10 @@ pub fn file_changes(v: Option<&Value>) -> Vec<FileChange> {
         .map(|(path, change)| {
             let (kind, body) = match text_of(change, "type") {
                 Some(kind) => (kind.to_owned(), change),
-                None => change.as_object().and_then(|o| o.iter().next()).map_or(("update".into(), change), |(k, v)| (k.clone(), v)),
+                None => change
+                    .as_object()
+                    .and_then(|o| o.iter().next())
+                    .map_or(("update".into(), change), |(k, v)| (k.clone(), v)),
             };
             let content = text_of(body, "content").unwrap_or("");
             let diff = match kind.as_str() {
@@ -294,7 +319,12 @@ pub fn review_text(v: Option<&Value>) -> String {
     if let Some(s) = v.as_str() {
         return s.to_owned();
     }
-    let mut lines: Vec<String> = ["overall_correctness", "overall_explanation"].iter().filter_map(|k| text_of(v, k)).filter(|s| !s.is_empty()).map(str::to_owned).collect();
+    let mut lines: Vec<String> = ["overall_correctness", "overall_explanation"]
+        .iter()
+        .filter_map(|k| text_of(v, k))
+        .filter(|s| !s.is_empty())
+        .map(str::to_owned)
+        .collect();
     for finding in v.get("findings").and_then(Value::as_array).into_iter().flatten() {
         let parts: Vec<&str> = ["title", "body"].iter().filter_map(|k| text_of(finding, k)).collect();
         lines.push(format!("- {}", parts.join(": ")));
@@ -309,30 +339,59 @@ mod tests {
 
     #[test]
     fn arguments_are_json_within_json() {
-        let ItemBody::ToolCall { text, values, .. } = call("exec_command", Some(&json!(r#"{"cmd":"rg -n \"foo\" src","workdir":"/w"}"#))) else { panic!() };
+        let ItemBody::ToolCall { text, values, .. } =
+            call("exec_command", Some(&json!(r#"{"cmd":"rg -n \"foo\" src","workdir":"/w"}"#)))
+        else {
+            panic!()
+        };
         assert_eq!(text, "rg -n \"foo\" src");
         assert!(values.contains(&"/w".to_owned()) && values.contains(&text));
-        let ItemBody::ToolCall { text, .. } = call("shell", Some(&json!({"command":["bash","-lc","ls | wc"]}))) else { panic!() };
+        let ItemBody::ToolCall { text, .. } = call("shell", Some(&json!({"command":["bash","-lc","ls | wc"]}))) else {
+            panic!()
+        };
         assert_eq!(text, "ls | wc");
     }
 
     #[test]
     fn outputs_lose_their_header_and_nothing_else() {
-        assert_eq!(strip_header("Chunk ID: 2d\nWall time: 0.18 seconds\nProcess exited with code 3\nOriginal token count: 2\nOutput:\nhi\n"), ("hi\n", Some(3)));
-        assert_eq!(strip_header("Wall time: 0.0 seconds\nOutput:\nExit code: 0\nWall time: 0 seconds\nOutput:\nok\n"), ("ok\n", Some(0)));
+        assert_eq!(
+            strip_header(
+                "Chunk ID: 2d\nWall time: 0.18 seconds\nProcess exited with code 3\nOriginal token count: 2\nOutput:\nhi\n"
+            ),
+            ("hi\n", Some(3))
+        );
+        assert_eq!(
+            strip_header("Wall time: 0.0 seconds\nOutput:\nExit code: 0\nWall time: 0 seconds\nOutput:\nok\n"),
+            ("ok\n", Some(0))
+        );
         assert_eq!(strip_header("Output:\nx"), ("Output:\nx", None));
         assert_eq!(strip_header("Command: make\nfailed"), ("Command: make\nfailed", None));
-        let ItemBody::ToolOutput { text, exit_code, .. } = output(Some(&json!("{\"output\":\"A\\n\",\"metadata\":{\"exit_code\":1}}"))) else { panic!() };
+        let ItemBody::ToolOutput { text, exit_code, .. } =
+            output(Some(&json!("{\"output\":\"A\\n\",\"metadata\":{\"exit_code\":1}}")))
+        else {
+            panic!()
+        };
         assert_eq!((text.as_str(), exit_code), ("A\n", Some(1)));
-        let ItemBody::ToolOutput { text, images, .. } = output(Some(&json!([{"type":"input_text","text":"a"},{"type":"input_image","image_url":"data:image/png;base64,AAAA"}]))) else { panic!() };
+        let ItemBody::ToolOutput { text, images, .. } = output(Some(
+            &json!([{"type":"input_text","text":"a"},{"type":"input_image","image_url":"data:image/png;base64,AAAA"}]),
+        )) else {
+            panic!()
+        };
         assert_eq!((text.as_str(), images[0].bytes, images[0].label.as_str()), ("a", Some(3), "image/png"));
     }
 
     #[test]
     fn patches_in_three_forms() {
-        let c = envelope_changes("*** Begin Patch\n*** Update File: a.rs\n*** Move to: b.rs\n@@\n-x\n+y\n*** Add File: n\n+z\n*** End Patch\n");
-        assert_eq!((c[0].path.as_str(), c[0].diff.as_str(), c[1].kind.as_str()), ("a.rs -> b.rs", "@@\n-x\n+y\n", "add"));
-        let c = file_changes(Some(&json!({"f":{"add":{"content":"a\nb\n"}},"g":{"type":"update","unified_diff":"@@","move_path":null}})));
+        let c = envelope_changes(
+            "*** Begin Patch\n*** Update File: a.rs\n*** Move to: b.rs\n@@\n-x\n+y\n*** Add File: n\n+z\n*** End Patch\n",
+        );
+        assert_eq!(
+            (c[0].path.as_str(), c[0].diff.as_str(), c[1].kind.as_str()),
+            ("a.rs -> b.rs", "@@\n-x\n+y\n", "add")
+        );
+        let c = file_changes(Some(
+            &json!({"f":{"add":{"content":"a\nb\n"}},"g":{"type":"update","unified_diff":"@@","move_path":null}}),
+        ));
         assert_eq!((c[0].diff.as_str(), c[1].diff.as_str()), ("+a\n+b\n", "@@"));
     }
 }

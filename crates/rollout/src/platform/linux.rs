@@ -63,7 +63,12 @@ pub fn read_folder(path: &Path, wanted: &dyn Fn(&OsStr) -> bool, sink: &mut dyn 
 /// Device and inode of a file, following links.
 pub fn identity(path: &Path) -> io::Result<FileStat> {
     let m = std::fs::metadata(path)?;
-    Ok(FileStat { size: m.size(), mtime_ns: i128::from(m.mtime()) * 1_000_000_000 + i128::from(m.mtime_nsec()), dev: m.dev(), ino: m.ino() })
+    Ok(FileStat {
+        size: m.size(),
+        mtime_ns: i128::from(m.mtime()) * 1_000_000_000 + i128::from(m.mtime_nsec()),
+        dev: m.dev(),
+        ino: m.ino(),
+    })
 }
 
 /// The held `flock` locks of the system. Empty where `/proc` is not there.
@@ -100,7 +105,10 @@ mod tests {
 
     #[test]
     fn lock_rows() {
-        assert_eq!(parse_lock("12: FLOCK  ADVISORY  WRITE 4711 fe:01:1234567 0 EOF"), Some(LockRow { major: 0xfe, minor: 1, ino: 1_234_567, pid: Some(4711) }));
+        assert_eq!(
+            parse_lock("12: FLOCK  ADVISORY  WRITE 4711 fe:01:1234567 0 EOF"),
+            Some(LockRow { major: 0xfe, minor: 1, ino: 1_234_567, pid: Some(4711) })
+        );
         assert_eq!(parse_lock("12: -> FLOCK  ADVISORY  WRITE 4711 fe:01:1234567 0 EOF"), None);
         assert_eq!(parse_lock("1: POSIX  ADVISORY  WRITE 1 00:1a:2 0 EOF"), None);
         assert_eq!(parse_lock(""), None);

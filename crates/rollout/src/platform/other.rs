@@ -33,7 +33,11 @@ pub fn read_folder(path: &Path, wanted: &dyn Fn(&OsStr) -> bool, sink: &mut dyn 
 }
 
 fn stat(m: &std::fs::Metadata) -> FileStat {
-    let mtime_ns = m.modified().ok().and_then(|t| t.duration_since(UNIX_EPOCH).ok()).map_or(0, |d| i128::try_from(d.as_nanos()).unwrap_or(0));
+    let mtime_ns = m
+        .modified()
+        .ok()
+        .and_then(|t| t.duration_since(UNIX_EPOCH).ok())
+        .map_or(0, |d| i128::try_from(d.as_nanos()).unwrap_or(0));
     FileStat { size: m.len(), mtime_ns, dev: 0, ino: 0 }
 }
 

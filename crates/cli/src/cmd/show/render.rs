@@ -30,7 +30,9 @@ pub fn turn(turn: &Turn, detail: Detail, out: &mut Out) -> io::Result<()> {
     out.line(&dim(&format!("── turn {}{time}{status} ", turn.number)))?;
     for (i, it) in turn.items.iter().enumerate() {
         // An output right behind its call needs no heading.
-        let after_call = it.kind == "tool_output" && i > 0 && matches!(turn.items[i - 1].kind, "tool_call" | "patch" | "tool_output");
+        let after_call = it.kind == "tool_output"
+            && i > 0
+            && matches!(turn.items[i - 1].kind, "tool_call" | "patch" | "tool_output");
         item(it, detail, after_call, out)?;
     }
     Ok(())
@@ -73,12 +75,26 @@ fn item(it: &TurnItem, detail: Detail, after_call: bool, out: &mut Out) -> io::R
         }
         "patch" => patch(out, it, detail)?,
         "sub_agent" => {
-            let threads: Vec<String> = it.extra.get("threads").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).map(visible_line).collect();
+            let threads: Vec<String> = it
+                .extra
+                .get("threads")
+                .and_then(Value::as_array)
+                .into_iter()
+                .flatten()
+                .filter_map(Value::as_str)
+                .map(visible_line)
+                .collect();
             let text: String = visible_line(&it.text).chars().take(160).collect();
-            out.line(&format!("{} {} {}  {text}", colour(AnsiColor::Yellow, "sub-agent"), extra("action").unwrap_or_default(), dim(&threads.join(" "))))?;
+            out.line(&format!(
+                "{} {} {}  {text}",
+                colour(AnsiColor::Yellow, "sub-agent"),
+                extra("action").unwrap_or_default(),
+                dim(&threads.join(" "))
+            ))?;
         }
         "image" => {
-            let bytes = it.extra.get("bytes").and_then(Value::as_u64).map(|b| format!(" ({})", size(b))).unwrap_or_default();
+            let bytes =
+                it.extra.get("bytes").and_then(Value::as_u64).map(|b| format!(" ({})", size(b))).unwrap_or_default();
             let prompt = extra("prompt").map(|p| format!(": {p}")).unwrap_or_default();
             out.line(&format!("{} {}{bytes}{prompt}", dim("image"), visible_line(&it.text)))?;
         }
@@ -88,20 +104,37 @@ fn item(it: &TurnItem, detail: Detail, after_call: bool, out: &mut Out) -> io::R
                 block_dim(out, &it.text, usize::MAX)?;
             }
         }
-        "goal" => out.line(&format!("{} ({}) {}", colour(AnsiColor::Magenta, "goal"), extra("status").unwrap_or_default(), visible_line(&it.text)))?,
+        "goal" => out.line(&format!(
+            "{} ({}) {}",
+            colour(AnsiColor::Magenta, "goal"),
+            extra("status").unwrap_or_default(),
+            visible_line(&it.text)
+        ))?,
         "review" => {
-            let what = if it.extra.get("finished") == Some(&Value::Bool(true)) { "review finished" } else { "review started" };
+            let what =
+                if it.extra.get("finished") == Some(&Value::Bool(true)) { "review finished" } else { "review started" };
             heading(out, &colour(AnsiColor::Magenta, what))?;
             block(out, &it.text, "  ", usize::MAX)?;
         }
         "error" => out.line(&format!("{} {}", colour(AnsiColor::Red, "error"), visible_line(&it.text)))?,
         "aborted" => out.line(&dim(&format!("·· the turn was ended: {}", visible_line(&it.text))))?,
-        "damaged" => out.line(&colour(AnsiColor::Red, &format!("·· damaged record, {} line {} byte {}: {}", visible_line(&it.path), it.line, it.offset, visible_line(&it.text))))?,
+        "damaged" => out.line(&colour(
+            AnsiColor::Red,
+            &format!(
+                "·· damaged record, {} line {} byte {}: {}",
+                visible_line(&it.path),
+                it.line,
+                it.offset,
+                visible_line(&it.text)
+            ),
+        ))?,
         "injected" => {
             heading(out, &dim(&format!("put in by a program ({})", extra("role").unwrap_or_default())))?;
             block_dim(out, &it.text, usize::MAX)?;
         }
-        "unknown" => out.line(&dim(&format!("·· {} ({})", extra("record").unwrap_or_default(), visible_line(&it.text))))?,
+        "unknown" => {
+            out.line(&dim(&format!("·· {} ({})", extra("record").unwrap_or_default(), visible_line(&it.text))))?
+        }
         other => {
             out.line(&dim(&format!("·· {}: {}", other.replace('_', " "), visible_line(&it.text))))?;
         }
@@ -172,10 +205,21 @@ fn folded(out: &mut Out, text: &str, detail: Detail) -> io::Result<()> {
 }
 
 fn patch(out: &mut Out, it: &TurnItem, detail: Detail) -> io::Result<()> {
-    let status = it.extra.get("status").and_then(Value::as_str).filter(|s| *s != "completed").map(|s| format!(" ({})", visible_line(s))).unwrap_or_default();
+    let status = it
+        .extra
+        .get("status")
+        .and_then(Value::as_str)
+        .filter(|s| *s != "completed")
+        .map(|s| format!(" ({})", visible_line(s)))
+        .unwrap_or_default();
     for change in it.extra.get("changes").and_then(Value::as_array).into_iter().flatten() {
         let text = |key: &str| change.get(key).and_then(Value::as_str).unwrap_or("");
-        out.line(&format!("{} {} {}{status}", colour(AnsiColor::Yellow, "patch"), visible_line(text("kind")), bold(&visible_line(text("path")))))?;
+        out.line(&format!(
+            "{} {} {}{status}",
+            colour(AnsiColor::Yellow, "patch"),
+            visible_line(text("kind")),
+            bold(&visible_line(text("path")))
+        ))?;
         let diff = visible(text("diff"));
         let lines: Vec<&str> = diff.lines().collect();
         let most = if detail == Detail::Full { usize::MAX } else { DIFF };
