@@ -6,7 +6,7 @@
 //! 07), and 5 % of all tool outputs, and nothing else, hold `quuxalert`.
 
 mod pools;
-mod rng;
+pub mod rng;
 mod session;
 #[cfg(test)]
 mod tests;

@@ -5,6 +5,7 @@
 #![allow(missing_docs, reason = "nothing uses this as a library")]
 
 mod codex;
+mod fuzz;
 mod gen_home;
 mod manifest;
 mod oracle;
@@ -28,6 +29,8 @@ struct Cli {
 enum Command {
     /// Make a synthetic Codex home, true to format, with `manifest.jsonl` as the truth about it
     GenHome(gen_home::Options),
+    /// Damage rollouts at random and read what is left
+    Fuzz(fuzz::Options),
     /// Compare what threadkeep and the released Codex list of the fixture homes
     Oracle(oracle::Options),
     /// Time threadkeep's commands beside `find`, `rg` and the released Codex, and check their answers
@@ -48,6 +51,7 @@ fn main() -> ExitCode {
 fn run(command: Command) -> Result<()> {
     match command {
         Command::GenHome(options) => println!("{}", gen_home::run(&options)?),
+        Command::Fuzz(options) => fuzz::run(&options)?,
         Command::Oracle(options) => oracle::run(&options)?,
         Command::Peers(options) => peers::run(&options)?,
     }

@@ -12,7 +12,7 @@ use threadkeep_store::turns::{Turn, TurnItem};
 
 use crate::lookup::OpenThread;
 use crate::row::shown;
-use crate::turn_index::{TurnEntry, TurnIndex};
+use crate::turn_index::{TurnEntry, TurnIndex, TurnIndexer};
 
 /// How much of long texts is given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,6 +39,28 @@ impl OpenThread {
             let Some(entry) = index.turns.get(*place) else { continue };
             let next = index.turns.get(place + 1);
             if !sink(self.read_turn(index, entry, next, detail)) {
+                return;
+            }
+        }
+    }
+
+    /// Reads all turns in order, handing out the first ones while the rest is not read yet.
+    pub fn stream_turns(&self, detail: Detail, sink: &mut dyn FnMut(Turn) -> bool) {
+        const STEP: usize = 32;
+        let mut indexer = TurnIndexer::new(&self.history);
+        let mut given = 0;
+        loop {
+            // A turn can be given once the next one has begun.
+            indexer.run(given + STEP + 1);
+            let known = indexer.index.turns.len() - usize::from(!indexer.done && !indexer.index.turns.is_empty());
+            let wanted: Vec<usize> = (given..known).collect();
+            let mut stopped = false;
+            self.read_turns(&indexer.index, &wanted, detail, &mut |turn| {
+                stopped = !sink(turn);
+                !stopped
+            });
+            given = known;
+            if indexer.done || stopped {
                 return;
             }
         }

@@ -4,7 +4,9 @@ use threadkeep_record::damage;
 use threadkeep_record::turns::{Accounts, Signal, Step, TurnStatus, TurnTracker, signal_of_line};
 use threadkeep_record::{Envelope, Item, ItemBody, LineState, UtcMillis, check_line, sniff};
 use threadkeep_rollout::lineage::History;
-use threadkeep_rollout::records::{BUFFER, LineReader};
+use threadkeep_rollout::block::{Block, BlockReader};
+use threadkeep_rollout::records::{BUFFER, LineReader, RawLine};
+use threadkeep_rollout::source::open_stream;
 
 /// A turn's place.
 #[derive(Debug, Clone)]
@@ -44,77 +46,9 @@ impl TurnIndex {
     /// Reads a history once.
     #[must_use]
     pub fn build(history: &History) -> Self {
-        let accounts = accounts(history);
-        let mut turns: Vec<TurnEntry> = Vec::new();
-        let mut alive: Vec<usize> = Vec::new();
-        let mut tracker = TurnTracker::default();
-        let mut record = 0;
-        for (span_index, span) in history.spans.iter().enumerate() {
-            let Ok(mut lines) = LineReader::open(&span.path, span.form, span.follow, BUFFER) else { continue };
-            while let Some(line) = lines.next() {
-                if span.is_past(&line) {
-                    break;
-                }
-                let text = damage::trim(line.bytes);
-                if text.is_empty() {
-                    continue;
-                }
-                record += 1;
-                let (signal, id) = if line.long {
-                    (Signal::Content, None)
-                } else if text.ends_with(b"}") {
-                    signal_of_line(text, accounts)
-                } else {
-                    (Signal::None, None)
-                };
-                // The prefix of a broken record must not begin or end a turn.
-                let matters = !matches!(signal, Signal::None | Signal::Content);
-                let signal = if matters && !line.long && matches!(check_line(line.bytes), LineState::Damaged(_)) {
-                    Signal::None
-                } else {
-                    signal
-                };
-                let running = tracker.is_running();
-                match tracker.step(signal) {
-                    Step::Stay => {}
-                    Step::Begin(ended) => {
-                        if let (Some(status), true, Some(last)) = (ended, running, turns.last_mut()) {
-                            last.status = status;
-                        }
-                        alive.push(turns.len());
-                        turns.push(TurnEntry {
-                            id,
-                            record: record - 1,
-                            number: alive.len() as u64,
-                            span: span_index,
-                            offset: line.offset,
-                            line: line.number,
-                            status: TurnStatus::Completed,
-                            started_at: time(text),
-                            completed_at: None,
-                            taken_back: false,
-                        });
-                    }
-                    Step::End(status) => {
-                        // Whether it failed stands inside the record, which the prefix does not show.
-                        if let Some(last) = turns.last_mut() {
-                            last.status = if failed(text) { TurnStatus::Failed } else { status };
-                            last.completed_at = time(text);
-                        }
-                    }
-                    Step::RollBack(n) => {
-                        for _ in 0..n {
-                            let Some(i) = alive.pop() else { break };
-                            turns[i].taken_back = true;
-                        }
-                    }
-                }
-            }
-        }
-        if let (true, Some(last)) = (tracker.is_running(), turns.last_mut()) {
-            last.status = tracker.final_status();
-        }
-        Self { turns, accounts }
+        let mut indexer = TurnIndexer::new(history);
+        indexer.run(usize::MAX);
+        indexer.index
     }
 
     /// The turn that a record belongs to.
@@ -123,6 +57,129 @@ impl TurnIndex {
         let after = self.turns.partition_point(|t| (t.span, t.offset) <= (span, offset));
         self.turns.get(after.checked_sub(1)?)
     }
+}
+
+/// Builds an index step by step, so that the first turns of a large thread can be shown at once.
+pub struct TurnIndexer<'h> {
+    history: &'h History,
+    /// The turns so far. The last one may still change.
+    pub index: TurnIndex,
+    alive: Vec<usize>,
+    tracker: TurnTracker,
+    record: u64,
+    span: usize,
+    lines: Option<LineReader>,
+    /// Everything was read.
+    pub done: bool,
+}
+
+impl<'h> TurnIndexer<'h> {
+    /// Begins at the start of a history.
+    #[must_use]
+    pub fn new(history: &'h History) -> Self {
+        let index = TurnIndex { turns: Vec::new(), accounts: accounts(history) };
+        Self { history, index, alive: Vec::new(), tracker: TurnTracker::default(), record: 0, span: 0, lines: None, done: false }
+    }
+
+    /// Reads on until so many turns are known, or to the end.
+    pub fn run(&mut self, turns: usize) {
+        while self.index.turns.len() < turns && !self.done {
+            let Some(span) = self.history.spans.get(self.span) else {
+                self.done = true;
+                if let (true, Some(last)) = (self.tracker.is_running(), self.index.turns.last_mut()) {
+                    last.status = self.tracker.final_status();
+                }
+                return;
+            };
+            let opened = self.lines.take().or_else(|| LineReader::open(&span.path, span.form, span.follow, BUFFER).ok());
+            let Some(mut lines) = opened else {
+                self.span += 1;
+                continue;
+            };
+            loop {
+                let Some(line) = lines.next().filter(|line| !span.is_past(line)) else {
+                    self.span += 1;
+                    break;
+                };
+                self.line(&line);
+                if self.index.turns.len() >= turns {
+                    self.lines = Some(lines);
+                    break;
+                }
+            }
+        }
+    }
+
+    fn line(&mut self, line: &RawLine<'_>) {
+        let text = damage::trim(line.bytes);
+        if text.is_empty() {
+            return;
+        }
+        self.record += 1;
+        let (signal, id) = if line.long {
+            (Signal::Content, None)
+        } else if text.ends_with(b"}") {
+            signal_of_line(text, self.index.accounts)
+        } else {
+            (Signal::None, None)
+        };
+        // The prefix of a broken record must not begin or end a turn.
+        let matters = !matches!(signal, Signal::None | Signal::Content);
+        let broken = matters && !line.long && matches!(check_line(line.bytes), LineState::Damaged(_));
+        let running = self.tracker.is_running();
+        let turns = &mut self.index.turns;
+        match self.tracker.step(if broken { Signal::None } else { signal }) {
+            Step::Stay => {}
+            Step::Begin(ended) => {
+                if let (Some(status), true, Some(last)) = (ended, running, turns.last_mut()) {
+                    last.status = status;
+                }
+                self.alive.push(turns.len());
+                turns.push(TurnEntry {
+                    id,
+                    record: self.record - 1,
+                    number: self.alive.len() as u64,
+                    span: self.span,
+                    offset: line.offset,
+                    line: line.number,
+                    status: TurnStatus::Completed,
+                    started_at: time(text),
+                    completed_at: None,
+                    taken_back: false,
+                });
+            }
+            Step::End(status) => {
+                // Whether it failed stands inside the record, which the prefix does not show.
+                if let Some(last) = turns.last_mut() {
+                    last.status = if failed(text) { TurnStatus::Failed } else { status };
+                    last.completed_at = time(text);
+                }
+            }
+            Step::RollBack(n) => {
+                for _ in 0..n {
+                    let Some(i) = self.alive.pop() else { break };
+                    turns[i].taken_back = true;
+                }
+            }
+        }
+    }
+}
+
+/// Whether turns of a history were taken back, so that the first turns cannot be told without reading all of it.
+#[must_use]
+pub fn has_roll_back(history: &History) -> bool {
+    history.spans.iter().any(|span| {
+        let Ok(stream) = open_stream(&span.path, span.form, span.follow) else { return false };
+        let mut blocks = BlockReader::new(stream, BUFFER);
+        while let Some(block) = blocks.next() {
+            if let Block::Lines(range) = block
+                && memchr::memmem::find(blocks.bytes(range), b"\"thread_rolled_back\"").is_some()
+            {
+                return true;
+            }
+        }
+        false
+    })
 }
 
 fn time(record: &[u8]) -> Option<UtcMillis> {

@@ -1,12 +1,14 @@
 //! `threadkeep show`: a conversation as a person reads it.
 
 use serde_json::{Value, json};
-use threadkeep_local::OpenThread;
+use threadkeep_local::{LocalStore, OpenThread};
 use threadkeep_local::show::Detail;
-use threadkeep_local::turn_index::TurnIndex;
+use threadkeep_local::turn_index::{TurnIndex, has_roll_back};
+use threadkeep_record::HistoryMode;
 use threadkeep_record::fold::Check;
 use threadkeep_rollout::Depth;
 use threadkeep_store::cursor::TurnCursor;
+use threadkeep_store::turns::Turn;
 
 use super::list::{marks, thread_json};
 use crate::args::{Global, ShowArgs};
@@ -23,7 +25,14 @@ const PAGE: usize = 50;
 pub fn run(global: &Global, args: &ShowArgs, out: &mut Out) -> Done {
     let store = global.store()?;
     let progress = Progress::start("reading the thread");
-    let depth = if out.is_json() && !args.raw { Depth::Whole(Check::Whole) } else { Depth::Head };
+    // A stream begins at once; what only a whole reading tells comes after it.
+    let stream = (!out.is_json() || global.jsonl)
+        && args.turn.is_none()
+        && args.last.is_none()
+        && args.cursor.is_none()
+        && args.limit.is_none();
+    let whole = Depth::Whole(Check::Whole);
+    let depth = if out.is_json() && !args.raw && !stream { whole } else { Depth::Head };
     let open = store.open_thread(&args.thread, depth)?;
     if args.raw {
         drop(progress);
@@ -38,15 +47,82 @@ pub fn run(global: &Global, args: &ShowArgs, out: &mut Out) -> Done {
         std::io::Write::flush(&mut raw)?;
         return Ok(0);
     }
+    let detail = if args.full { Detail::Full } else { Detail::Readable };
+    let paginated = open.row.thread.history_mode == Some(HistoryMode::Paginated);
+    if stream && (paginated || !has_roll_back(&open.history)) {
+        drop(progress);
+        if !out.is_json() {
+            return human(&open, Source::Stream, detail, out);
+        }
+        write_turns(&open, Source::Stream, detail, &mut |turn| out.json(&turn).and_then(|()| out.flush()))?;
+        let open = store.open_thread(&args.thread, whole)?;
+        let thread = thread_facts(&store, &open, open.row.thread.turns);
+        out.json(&json!({"format": 1, "thread": thread, "next_cursor": null}))?;
+        return Ok(0);
+    }
+    let open = if out.is_json() && stream { store.open_thread(&args.thread, whole)? } else { open };
     let index = open.turn_index();
     drop(progress);
     let wanted = choose(&open, &index, args)?;
-    let detail = if args.full { Detail::Full } else { Detail::Readable };
-    if out.is_json() {
-        json_out(global, args, &store, &open, &index, &wanted, detail, out)
-    } else {
-        human(&open, &index, &wanted, detail, out)
+    if !out.is_json() {
+        return human(&open, Source::Chosen(&index, &wanted), detail, out);
     }
+    let pageless = global.jsonl || args.last.is_some();
+    let limit = args.limit.unwrap_or(if pageless { usize::MAX } else { PAGE }).max(1);
+    let (now, later) = wanted.split_at(wanted.len().min(limit));
+    let next = later.first().map(|i| TurnCursor::new(open.row.key.clone(), index.turns[*i].number).encode());
+    let alive = index.turns.iter().filter(|t| !t.taken_back).count() as u64;
+    let thread = thread_facts(&store, &open, open.history.missing.is_empty().then_some(alive));
+    if global.jsonl {
+        let source = Source::Chosen(&index, now);
+        write_turns(&open, source, detail, &mut |turn| out.json(&turn).and_then(|()| out.flush()))?;
+        out.json(&json!({"format": 1, "thread": thread, "next_cursor": next}))?;
+        return Ok(0);
+    }
+    let mut turns: Vec<Value> = Vec::new();
+    write_turns(&open, Source::Chosen(&index, now), detail, &mut |turn| {
+        turns.push(serde_json::to_value(&turn).unwrap_or_default());
+        Ok(())
+    })?;
+    out.json(&json!({"format": 1, "thread": thread, "turns": turns, "next_cursor": next}))?;
+    Ok(0)
+}
+
+/// Where the turns come from.
+#[derive(Clone, Copy)]
+enum Source<'i> {
+    /// All of them, as they are read.
+    Stream,
+    /// These places of an index.
+    Chosen(&'i TurnIndex, &'i [usize]),
+}
+
+/// Hands turns to `write` until it fails; tells how many there were.
+fn write_turns(
+    open: &OpenThread,
+    source: Source<'_>,
+    detail: Detail,
+    write: &mut dyn FnMut(Turn) -> std::io::Result<()>,
+) -> Result<u64, Failure> {
+    let mut failed = None;
+    let mut turns = 0;
+    let mut sink = |turn| {
+        turns += 1;
+        failed = write(turn).err();
+        failed.is_none()
+    };
+    match source {
+        Source::Stream => open.stream_turns(detail, &mut sink),
+        Source::Chosen(index, wanted) => open.read_turns(index, wanted, detail, &mut sink),
+    }
+    failed.map_or(Ok(turns), |e| Err(e.into()))
+}
+
+fn thread_facts(store: &LocalStore, open: &OpenThread, turns: Option<u64>) -> Value {
+    let mut row = open.row.clone();
+    row.thread.turns = turns;
+    row.thread.children = open.children();
+    thread_json(&row, (store.homes().len() > 1).then(|| &store.homes()[open.home]))
 }
 
 /// Places in the index of the turns that are wanted.
@@ -72,47 +148,7 @@ fn choose(open: &OpenThread, index: &TurnIndex, args: &ShowArgs) -> Result<Vec<u
     Ok(alive)
 }
 
-#[allow(clippy::too_many_arguments, reason = "one call site, all of them facts of one request")]
-fn json_out(
-    global: &Global,
-    args: &ShowArgs,
-    store: &threadkeep_local::LocalStore,
-    open: &OpenThread,
-    index: &TurnIndex,
-    wanted: &[usize],
-    detail: Detail,
-    out: &mut Out,
-) -> Done {
-    let limit = args.limit.unwrap_or(if global.jsonl || args.last.is_some() { usize::MAX } else { PAGE }).max(1);
-    let (now, later) = wanted.split_at(wanted.len().min(limit));
-    let next = later.first().map(|i| TurnCursor::new(open.row.key.clone(), index.turns[*i].number).encode());
-    let mut row = open.row.clone();
-    row.thread.turns =
-        open.history.missing.is_empty().then(|| index.turns.iter().filter(|t| !t.taken_back).count() as u64);
-    row.thread.children = open.children();
-    let thread = thread_json(&row, (store.homes().len() > 1).then(|| &store.homes()[open.home]));
-    let mut failed = None;
-    if global.jsonl {
-        open.read_turns(index, now, detail, &mut |turn| {
-            failed = out.json(&turn).and_then(|()| out.flush()).err();
-            failed.is_none()
-        });
-        if let Some(e) = failed {
-            return Err(e.into());
-        }
-        out.json(&json!({"format": 1, "thread": thread, "next_cursor": next}))?;
-        return Ok(0);
-    }
-    let mut turns: Vec<Value> = Vec::new();
-    open.read_turns(index, now, detail, &mut |turn| {
-        turns.push(serde_json::to_value(&turn).unwrap_or_default());
-        true
-    });
-    out.json(&json!({"format": 1, "thread": thread, "turns": turns, "next_cursor": next}))?;
-    Ok(0)
-}
-
-fn human(open: &OpenThread, index: &TurnIndex, wanted: &[usize], detail: Detail, out: &mut Out) -> Done {
+fn human(open: &OpenThread, source: Source<'_>, detail: Detail, out: &mut Out) -> Done {
     let t = &open.row.thread;
     for reason in &open.history.missing {
         say(&format!("note: {}", visible_line(&reason.to_string())));
@@ -137,21 +173,16 @@ fn human(open: &OpenThread, index: &TurnIndex, wanted: &[usize], detail: Detail,
     } else if let Some(parent) = t.parent_id {
         out.line(&dim(&format!("started by {parent}")))?;
     }
-    let mut failed: Option<std::io::Error> = None;
-    open.read_turns(index, wanted, detail, &mut |turn| {
-        failed = render::turn(&turn, detail, out).and_then(|()| out.flush()).err();
-        failed.is_none()
-    });
-    if let Some(e) = failed {
-        return Err(e.into());
-    }
-    if wanted.is_empty() {
+    let turns = write_turns(open, source, detail, &mut |turn| render::turn(&turn, detail, out).and_then(|()| out.flush()))?;
+    if turns == 0 {
         out.line("")?;
         out.line(&dim("(no turns)"))?;
     }
-    let back = index.turns.iter().filter(|t| t.taken_back).count();
-    if back > 0 {
-        out.line(&dim(&format!("{back} turns were taken back later and are not shown; --raw has them")))?;
+    if let Source::Chosen(index, _) = source {
+        let back = index.turns.iter().filter(|t| t.taken_back).count();
+        if back > 0 {
+            out.line(&dim(&format!("{back} turns were taken back later and are not shown; --raw has them")))?;
+        }
     }
     Ok(0)
 }

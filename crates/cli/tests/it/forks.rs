@@ -185,6 +185,12 @@ fn b101_a_copying_fork_whose_own_header_is_damaged() {
         assert!(damage(out.thread(&t(2))) > 0);
         assert_eq!(home.search(&["own answer"]).hit_threads(), ids([2]));
         assert!(home.show(&[&t(2)]).said().contains("own answer"));
+        let alone = Home::new();
+        alone.put_bytes(&log.active_path(), &bytes, log.last());
+        for text in ["own answer", "parent answer"] {
+            assert_eq!(alone.search(&[text]).hit_threads(), ids([2]), "{text}");
+            assert_eq!(alone.search(&[text, "--thread", &t(2)]).hit_threads(), ids([2]), "{text}");
+        }
     }
 }
 

@@ -102,6 +102,37 @@ fn b42_headers_without_a_usable_id() {
     assert_eq!(home.show(&[&t(2)]).json["thread"]["preview"], "two");
 }
 
+/// Bytes that are no UTF-8 in what the user said: counted, shown and listed in one way, in every shape.
+#[test]
+fn invalid_utf8_in_the_words_of_the_user() {
+    let spoil = |bytes: &[u8]| {
+        let at = bytes.windows(7).position(|part| part == b"spoiled").expect("the place");
+        [&bytes[..at], b"sp\xff\xfeiled", &bytes[at + 7..]].concat()
+    };
+    let legacy =
+        |shape| Log::shaped(shape, &t(1), AT).meta().user("spoiled question").agent("one").user("second").agent("two");
+    let (plain, paginated) = (legacy(Shape::Legacy), legacy(Shape::Paginated));
+    let item = Log::new(&t(1), AT).meta().item("user", "spoiled question").user("spoilt question").agent("one");
+    let home = Home::new();
+    for (rel, bytes) in [
+        (plain.active_path(), plain.bytes()),
+        (paginated.active_path(), paginated.bytes()),
+        (item.active_path(), item.bytes()),
+        (bare_path(&t(1)), bare(&t(1), "spoiled question", "one")),
+    ] {
+        let path = home.put_bytes(&rel, &spoil(&bytes), AT.parse().expect("a time"));
+        let out = home.list(&["--count", "--all"]);
+        let row = out.thread(&t(1));
+        let shown = home.show(&[&t(1)]);
+        assert!(damage(row) > 0, "{row}");
+        assert_eq!(shown.json["thread"]["turns"], row["turns"], "{}", spoil(&bytes).escape_ascii());
+        assert_eq!(shown.turns().len(), row["turns"], "{shown:?}");
+        assert!(shown.said().contains("one"));
+        assert_eq!(home.search(&["one", "--in", "agent"]).hit_threads(), ids([1]));
+        fs::remove_file(path).expect("gone");
+    }
+}
+
 /// The TypeScript CLI wrote one pretty-printed object a session.
 #[test]
 fn typescript_sessions() {
