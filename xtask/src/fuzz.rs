@@ -13,8 +13,8 @@ use clap::Args;
 use threadkeep_local::show::Detail;
 use threadkeep_local::{ListOptions, LocalStore, SearchOptions};
 use threadkeep_record::UtcMillis;
-use threadkeep_rollout::facts::Depth;
 use threadkeep_rollout::Home;
+use threadkeep_rollout::facts::Depth;
 use threadkeep_store::{Include, ListQuery, SearchQuery};
 
 use crate::gen_home::rng::Rng;

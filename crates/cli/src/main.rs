@@ -47,7 +47,8 @@ fn main() -> ExitCode {
     };
     let done = done.and_then(|code| out.finish().map(|()| code));
     match done {
-        Ok(code) => ExitCode::from(code),
+        // Everything is written; the system takes the memory back faster than we could.
+        Ok(code) => std::process::exit(code.into()),
         // The reader has seen enough; that is not our failure.
         Err(f) if f.is_broken_pipe() => ExitCode::SUCCESS,
         Err(f) => f.report(&mut out),

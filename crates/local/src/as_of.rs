@@ -26,7 +26,7 @@ pub fn key(catalog: &Catalog, row: &Row, sort: SortKey, mark: UtcMillis, now: i6
     };
     let mut fold = Fold::new(Check::Ends);
     let mut last = None;
-    while let Some(line) = lines.next() {
+    while let Some(line) = lines.next_line() {
         fold.line(FoldLine {
             bytes: line.bytes,
             offset: line.offset,

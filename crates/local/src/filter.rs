@@ -112,7 +112,7 @@ impl<'q> Filter<'q> {
             SourceClass::Exec if !q.include.exec && !asked => return Some("exec"),
             _ => {}
         }
-        if row.empty && t.name.is_none() && !q.include.empty {
+        if row.empty && !q.include.empty {
             return Some("empty");
         }
         None

@@ -31,9 +31,9 @@ const LOOK_AHEAD: usize = 64;
 #[must_use]
 pub fn copied_prefix(own: &Path, form: Form, parent: Option<(&Path, Form)>) -> Option<CopiedPrefix> {
     let mut lines = LineReader::open(own, form, Follow::Links, BUFFER).ok()?;
-    let first = SessionMeta::parse(damage::trim(lines.next()?.bytes))?;
+    let first = SessionMeta::parse(damage::trim(lines.next_line()?.bytes))?;
     let made = first.created_at.or(first.record_time);
-    let second = lines.next()?;
+    let second = lines.next_line()?;
     let copied = SessionMeta::parse(damage::trim(second.bytes))?;
     if copied.id.is_none() || copied.id == first.id {
         return None;
@@ -42,7 +42,7 @@ pub fn copied_prefix(own: &Path, form: Form, parent: Option<(&Path, Form)>) -> O
     let mut original = parent.and_then(|(path, form)| Original::open(path, form, copied.id));
     let mut fold = Fold::new(Check::Ends);
     let mut end = 0;
-    while let Some(line) = lines.next() {
+    while let Some(line) = lines.next_line() {
         let text = damage::trim(line.bytes);
         if text.is_empty() {
             continue;
@@ -96,14 +96,14 @@ struct Original {
 impl Original {
     fn open(path: &Path, form: Form, id: Option<ThreadId>) -> Option<Self> {
         let mut lines = LineReader::open(path, form, Follow::Nothing, BUFFER).ok()?;
-        let header = SessionMeta::parse(damage::trim(lines.next()?.bytes))?;
+        let header = SessionMeta::parse(damage::trim(lines.next_line()?.bytes))?;
         (header.id == id).then(|| Self { lines, waiting: std::collections::VecDeque::new() })
     }
 
     fn has_next(&mut self, record: &[u8], long: bool) -> bool {
         let wanted = content(record, long);
         while self.waiting.len() < LOOK_AHEAD {
-            let Some(line) = self.lines.next() else { break };
+            let Some(line) = self.lines.next_line() else { break };
             let text = damage::trim(line.bytes);
             if !text.is_empty() {
                 self.waiting.push_back(content(text, line.long));

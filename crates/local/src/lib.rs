@@ -7,6 +7,7 @@ pub mod filter;
 pub mod inherited;
 pub mod list;
 pub mod lookup;
+mod page;
 pub mod row;
 pub mod search;
 pub mod show;

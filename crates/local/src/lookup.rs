@@ -149,7 +149,7 @@ impl OpenThread {
             .into_iter()
             .flatten()
             .collect();
-        Some(crate::list::children(&self.catalogs, &rows).get(&id).map_or(0, |c| c.len() as u64))
+        Some(crate::page::children(&self.catalogs, &rows).get(&id).map_or(0, |c| c.len() as u64))
     }
 }
 

@@ -142,7 +142,7 @@ pub fn build(catalog: &Catalog, name_id: Option<ThreadId>, mut members: Vec<Memb
     let mut preview = root.facts.preview.clone();
     let mut turns = counted
         .first()
-        .filter(|_| counted.len() == 1 && !head.facts.header.as_ref().is_some_and(|h| h.history_base.is_some()))
+        .filter(|_| counted.len() == 1 && head.facts.header.as_ref().is_none_or(|h| h.history_base.is_none()))
         .and_then(|m| m.facts.whole.as_ref())
         .map(|w| w.turns);
     let mut tokens = head.facts.whole.as_ref().and_then(|w| w.tokens);
@@ -365,7 +365,7 @@ pub fn fold_history(history: &History, check: Check) -> FoldedHistory {
     let mut inherited_tokens = TokenUsage::default();
     for span in &history.spans {
         let Ok(mut lines) = LineReader::open(&span.path, span.form, span.follow, BUFFER) else { continue };
-        while let Some(line) = lines.next() {
+        while let Some(line) = lines.next_line() {
             if span.is_past(&line) {
                 break;
             }

@@ -1,5 +1,6 @@
 //! Searches: where something was said, newest thread first, by scanning the files.
 
+mod found;
 pub mod needle;
 pub mod scan;
 mod simd;
@@ -7,22 +8,18 @@ mod simd;
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 
-use threadkeep_record::{Speaker, ThreadId, UtcMillis};
+use threadkeep_record::{Speaker, UtcMillis};
 use threadkeep_rollout::facts::Depth;
-use threadkeep_rollout::lineage::{self, History, Relation, Role};
 use threadkeep_rollout::par;
-use threadkeep_rollout::records::{BUFFER, LineReader};
 use threadkeep_rollout::tail;
-use threadkeep_rollout::walk::Place;
 use threadkeep_store::cursor::SearchCursor;
 use threadkeep_store::{Include, InvalidCursor, ListQuery, SearchHit, SearchQuery};
 
 use crate::catalog::Catalog;
 use crate::filter::Filter;
-use crate::inherited;
 use crate::list::{Candidate, LocalStore, SMALL_HOME, add_names, candidates, load};
-use crate::row::{self, Row, shown};
-use crate::turn_index::TurnIndex;
+use crate::row::{self, shown};
+use found::{Found, drop_inherited, drop_second_accounts, is_plain_copy, place};
 use needle::{Needle, snippet};
 use scan::{RawHit, Scan};
 
@@ -68,18 +65,6 @@ pub enum SearchError {
     Speaker(String),
 }
 
-/// Where hits of a thread come from.
-struct Found {
-    home: usize,
-    key: String,
-    id: Option<ThreadId>,
-    archived: bool,
-    order_ms: i64,
-    /// Each with the file it stands in; a name has none.
-    hits: Vec<(Option<PathBuf>, RawHit)>,
-    history: Option<History>,
-}
-
 impl LocalStore {
     /// Searches every thread that the query keeps. `now` is the caller's clock.
     pub fn search(
@@ -108,10 +93,11 @@ impl LocalStore {
             query != ListQuery { include: Include::ALL, archived_only: query.archived_only, ..ListQuery::default() };
         let wanted: HashSet<&str> = search.threads.iter().map(String::as_str).collect();
         let names = names(&catalogs);
+        let by_header = keys_by_header(&catalogs, &all, &wanted);
         let mut ordered: Vec<(i64, String, Candidate)> = par::map(&all, |c| order(&catalogs, *c, small))
             .into_iter()
             .zip(&all)
-            .map(|((ms, key), c)| (ms, key, *c))
+            .map(|((ms, key), c)| (ms, by_header.get(&key).cloned().unwrap_or(key), *c))
             .filter(|(_, key, c)| {
                 (wanted.is_empty() || wanted.contains(key.as_str()))
                     && filter.place(is_archived(&catalogs, *c)).is_none()
@@ -228,6 +214,29 @@ impl LocalStore {
     }
 }
 
+/// Keys by header of files whose names hold another id, where a thread is asked for that no file name has.
+fn keys_by_header(catalogs: &[Catalog], all: &[Candidate], wanted: &HashSet<&str>) -> HashMap<String, String> {
+    let here: HashSet<String> =
+        all.iter().map(|c| name_key(catalogs, *c)).filter(|k| wanted.contains(k.as_str())).collect();
+    if here.len() == wanted.len() {
+        return HashMap::new();
+    }
+    let keys = par::map(all, |c| load(catalogs, *c, Depth::Head).map(|(_, row)| (name_key(catalogs, *c), row.key)));
+    keys.into_iter().flatten().filter(|(name, header)| name != header && wanted.contains(header.as_str())).collect()
+}
+
+/// The key that a thread has by its file's name.
+fn name_key(catalogs: &[Catalog], c: Candidate) -> String {
+    match c {
+        Candidate::Ghost { id, .. } => id.to_string(),
+        Candidate::Group { home, group } => {
+            let catalog = &catalogs[home];
+            let g = &catalog.groups[group];
+            g.id.map_or_else(|| shown(&catalog.files[g.files[0] as usize].path), |id| id.to_string())
+        }
+    }
+}
+
 /// Names of all threads, by key: from the name index, and from Codex's database where that is the only place.
 fn names(catalogs: &[Catalog]) -> HashMap<String, String> {
     let mut names = HashMap::new();
@@ -258,12 +267,11 @@ fn is_archived(catalogs: &[Catalog], c: Candidate) -> bool {
 fn order(catalogs: &[Catalog], c: Candidate, exact: bool) -> (i64, String) {
     match c {
         Candidate::Ghost { home, id } => {
-            (catalogs[home].ghosts.get(&id).and_then(|r| r.updated_at).map_or(0, |t| t.0), id.to_string())
+            (catalogs[home].ghosts.get(&id).and_then(|r| r.updated_at).map_or(0, |t| t.0), name_key(catalogs, c))
         }
         Candidate::Group { home, group } => {
             let catalog = &catalogs[home];
             let g = &catalog.groups[group];
-            let key = g.id.map_or_else(|| shown(&catalog.files[g.files[0] as usize].path), |id| id.to_string());
             let mut ms = UtcMillis::from_nanos(g.mtime_ns).0;
             if exact {
                 let times = g.files.iter().filter_map(|i| {
@@ -272,7 +280,7 @@ fn order(catalogs: &[Catalog], c: Candidate, exact: bool) -> (i64, String) {
                 });
                 ms = times.max().map_or(ms, |t| t.0);
             }
-            (ms, key)
+            (ms, name_key(catalogs, c))
         }
     }
 }
@@ -374,109 +382,5 @@ fn name_hit(name: &str, start: usize, end: usize) -> RawHit {
         snippet,
         matched,
         text: 0,
-    }
-}
-
-/// Whether a file only repeats what the thread's head says.
-fn is_plain_copy(catalog: &Catalog, row: &Row, path: &std::path::Path) -> bool {
-    let Some(assembly) = &row.assembly else { return false };
-    let copy = row
-        .members
-        .iter()
-        .zip(&assembly.roles)
-        .any(|(m, role)| *role == Role::Copy && catalog.home.absolute(&m.entry.path) == path);
-    copy && matches!(
-        lineage::compare(&catalog.home.absolute(&row.members[assembly.head].entry.path), path),
-        Relation::Equal | Relation::Extends
-    )
-}
-
-/// Messages of the model's account are left out where events tell the same.
-fn drop_second_accounts(history: &History, hits: &mut Vec<(Option<PathBuf>, RawHit)>) {
-    let second = |h: &RawHit| h.message && h.origin == threadkeep_record::Origin::Response;
-    if !hits.iter().any(|(_, h)| second(h)) {
-        return;
-    }
-    let accounts = crate::turn_index::accounts(history);
-    hits.retain(|(_, h)| {
-        !(second(h) && if h.speaker == Speaker::User { accounts.user_events } else { accounts.agent_events })
-    });
-}
-
-/// What a fork or a spawned agent copied from its parent is found in the parent, if that is here.
-fn drop_inherited(catalog: &Catalog, row: &Row, hits: &mut Vec<(Option<PathBuf>, RawHit)>) {
-    let Some(member) = row.assembly.as_ref().map(|a| &row.members[a.head]) else { return };
-    let Some(header) = &member.facts.header else { return };
-    let Some(parent) = header.forked_from_id.or_else(|| header.parent()) else { return };
-    let Some(group) = catalog.group(parent) else { return };
-    if let Some(start) = header.subagent_history_start_ordinal {
-        hits.retain(|(_, h)| h.ordinal.is_none_or(|o| o >= start));
-    }
-    let parent_file = group.files.iter().map(|i| &catalog.files[*i as usize]).find(|f| f.place != Place::Outside);
-    let parent_path = parent_file.map(|f| (catalog.home.absolute(&f.path), f.name.form));
-    let own = catalog.home.absolute(&member.entry.path);
-    if let Some(prefix) =
-        inherited::copied_prefix(&own, member.entry.name.form, parent_path.as_ref().map(|(p, f)| (p.as_path(), *f)))
-    {
-        hits.retain(|(path, h)| path.as_ref() != Some(&own) || h.offset >= prefix.end);
-    }
-}
-
-/// Gives hits their place in the thread: turn, line and path.
-fn place(catalogs: &[Catalog], found: &Found, skip: usize, take: usize) -> Vec<SearchHit> {
-    let catalog = &catalogs[found.home];
-    let chosen = &found.hits[skip..skip + take];
-    let index = found.history.as_ref().filter(|_| chosen.iter().any(|(p, _)| p.is_some())).map(TurnIndex::build);
-    let mut lines: HashMap<&PathBuf, HashMap<u64, u64>> = HashMap::new();
-    for (path, hit) in chosen {
-        if let Some(path) = path {
-            lines.entry(path).or_default().insert(hit.offset, 0);
-        }
-    }
-    for (path, offsets) in &mut lines {
-        number_lines(path, offsets);
-    }
-    chosen
-        .iter()
-        .map(|(path, h)| {
-            let spans = found.history.as_ref().map_or(&[][..], |h| &h.spans);
-            let span = path.as_ref().and_then(|p| spans.iter().position(|s| s.path == *p));
-            let past = span.is_some_and(|s| {
-                spans[s].end.is_some_and(|e| h.ordinal.map_or(h.offset >= e.offset && e.offset > 0, |o| o >= e.ordinal))
-            });
-            let turn = span.filter(|_| !past).and_then(|s| index.as_ref()?.at(s, h.offset));
-            SearchHit {
-                thread_id: found.id,
-                turn_id: turn
-                    .map(|t| t.id.clone().unwrap_or_else(|| format!("rollout-{}", t.record)))
-                    .or_else(|| h.turn_id.clone()),
-                turn_number: turn.filter(|t| !t.taken_back).map(|t| t.number),
-                speaker: h.speaker,
-                time: h.time,
-                snippet: h.snippet.clone(),
-                matched: h.matched,
-                path: path.as_ref().map(|p| shown(catalog.home.relative(p))),
-                line: path.as_ref().and_then(|p| lines.get(p)?.get(&h.offset).copied()),
-                offset: path.as_ref().map(|_| h.offset),
-            }
-        })
-        .collect()
-}
-
-/// Line numbers of some offsets of a file.
-fn number_lines(path: &std::path::Path, offsets: &mut HashMap<u64, u64>) {
-    let text = path.to_string_lossy();
-    let form = threadkeep_rollout::RolloutName::parse(text.rsplit('/').next().unwrap_or(""))
-        .map_or(threadkeep_rollout::Form::Plain, |n| n.form);
-    let mut left = offsets.len();
-    let Ok(mut lines) = LineReader::open(path, form, threadkeep_rollout::source::Follow::Links, BUFFER) else { return };
-    while let Some(line) = lines.next() {
-        if let Some(number) = offsets.get_mut(&line.offset) {
-            *number = line.number;
-            left -= 1;
-            if left == 0 {
-                return;
-            }
-        }
     }
 }

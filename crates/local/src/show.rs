@@ -79,7 +79,7 @@ impl OpenThread {
                 continue;
             };
             let shown = shown(&span.shown);
-            while let Some(line) = lines.next() {
+            while let Some(line) = lines.next_line() {
                 if span.is_past(&line) || next.is_some_and(|n| n.span == i && line.offset >= n.offset) {
                     break;
                 }

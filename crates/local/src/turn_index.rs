@@ -3,8 +3,8 @@
 use threadkeep_record::damage;
 use threadkeep_record::turns::{Accounts, Signal, Step, TurnStatus, TurnTracker, signal_of_line};
 use threadkeep_record::{Envelope, Item, ItemBody, LineState, UtcMillis, check_line, sniff};
-use threadkeep_rollout::lineage::History;
 use threadkeep_rollout::block::{Block, BlockReader};
+use threadkeep_rollout::lineage::History;
 use threadkeep_rollout::records::{BUFFER, LineReader, RawLine};
 use threadkeep_rollout::source::open_stream;
 
@@ -78,7 +78,16 @@ impl<'h> TurnIndexer<'h> {
     #[must_use]
     pub fn new(history: &'h History) -> Self {
         let index = TurnIndex { turns: Vec::new(), accounts: accounts(history) };
-        Self { history, index, alive: Vec::new(), tracker: TurnTracker::default(), record: 0, span: 0, lines: None, done: false }
+        Self {
+            history,
+            index,
+            alive: Vec::new(),
+            tracker: TurnTracker::default(),
+            record: 0,
+            span: 0,
+            lines: None,
+            done: false,
+        }
     }
 
     /// Reads on until so many turns are known, or to the end.
@@ -91,13 +100,14 @@ impl<'h> TurnIndexer<'h> {
                 }
                 return;
             };
-            let opened = self.lines.take().or_else(|| LineReader::open(&span.path, span.form, span.follow, BUFFER).ok());
+            let opened =
+                self.lines.take().or_else(|| LineReader::open(&span.path, span.form, span.follow, BUFFER).ok());
             let Some(mut lines) = opened else {
                 self.span += 1;
                 continue;
             };
             loop {
-                let Some(line) = lines.next().filter(|line| !span.is_past(line)) else {
+                let Some(line) = lines.next_line().filter(|line| !span.is_past(line)) else {
                     self.span += 1;
                     break;
                 };
@@ -118,17 +128,23 @@ impl<'h> TurnIndexer<'h> {
         self.record += 1;
         let (signal, id) = if line.long {
             (Signal::Content, None)
-        } else if text.ends_with(b"}") {
-            signal_of_line(text, self.index.accounts)
         } else {
-            (Signal::None, None)
+            // The prefix of a broken record must not begin or end a turn, and a recovered one may.
+            let quick = signal_of_line(text, self.index.accounts);
+            let matters = !matches!(quick.0, Signal::None | Signal::Content);
+            if matters || !text.ends_with(b"}") {
+                match check_line(line.bytes) {
+                    LineState::Record(record) => signal_of_line(record, self.index.accounts),
+                    LineState::Recovered(record, _) => signal_of_line(&record, self.index.accounts),
+                    LineState::Blank | LineState::Damaged(_) => (Signal::None, None),
+                }
+            } else {
+                quick
+            }
         };
-        // The prefix of a broken record must not begin or end a turn.
-        let matters = !matches!(signal, Signal::None | Signal::Content);
-        let broken = matters && !line.long && matches!(check_line(line.bytes), LineState::Damaged(_));
         let running = self.tracker.is_running();
         let turns = &mut self.index.turns;
-        match self.tracker.step(if broken { Signal::None } else { signal }) {
+        match self.tracker.step(signal) {
             Step::Stay => {}
             Step::Begin(ended) => {
                 if let (Some(status), true, Some(last)) = (ended, running, turns.last_mut()) {
@@ -171,7 +187,7 @@ pub fn has_roll_back(history: &History) -> bool {
     history.spans.iter().any(|span| {
         let Ok(stream) = open_stream(&span.path, span.form, span.follow) else { return false };
         let mut blocks = BlockReader::new(stream, BUFFER);
-        while let Some(block) = blocks.next() {
+        while let Some(block) = blocks.next_block() {
             if let Block::Lines(range) = block
                 && memchr::memmem::find(blocks.bytes(range), b"\"thread_rolled_back\"").is_some()
             {
@@ -201,7 +217,7 @@ pub fn accounts(history: &History) -> Accounts {
     let mut found = Accounts::default();
     for span in &history.spans {
         let Ok(mut lines) = LineReader::open(&span.path, span.form, span.follow, BUFFER) else { continue };
-        while let Some(line) = lines.next() {
+        while let Some(line) = lines.next_line() {
             if line.long {
                 continue;
             }
@@ -218,7 +234,12 @@ pub fn accounts(history: &History) -> Accounts {
             {
                 continue;
             }
-            let Some(item) = Envelope::parse(text).map(|e| Item::parse(&e)) else { continue };
+            let record = match check_line(line.bytes) {
+                LineState::Record(record) => std::borrow::Cow::Borrowed(record),
+                LineState::Recovered(record, _) => record,
+                LineState::Blank | LineState::Damaged(_) => continue,
+            };
+            let Some(item) = Envelope::parse(&record).map(|e| Item::parse(&e)) else { continue };
             let event = item.origin != threadkeep_record::Origin::Response;
             found.user_events |= event && matches!(item.body, ItemBody::UserMessage { .. });
             found.agent_events |= event && matches!(item.body, ItemBody::AgentMessage { .. });

@@ -227,7 +227,7 @@ impl Fold {
         };
         self.count(s.ordinal, line);
         match s.kind {
-            Kind::SessionMeta => return self.header(record, s.timestamp),
+            Kind::SessionMeta => return self.header(record, s.timestamp, line),
             Kind::TurnContext => self.settings(record),
             Kind::EventMsg => self.event(record, &s),
             Kind::ResponseItem => self.response(record, &s),
@@ -238,9 +238,16 @@ impl Fold {
         self.time_text(s.timestamp);
     }
 
-    fn header(&mut self, record: &[u8], timestamp: &[u8]) {
+    fn header(&mut self, record: &[u8], timestamp: &[u8], line: &FoldLine<'_>) {
         if self.header.is_none() {
             self.header = SessionMeta::parse(record);
+            // A header is worth a close look: the next one may be a copy of another thread's.
+            if self.header.is_none()
+                && let LineState::Damaged(reason) = check_line(record)
+            {
+                self.note(Some(line.number), line.offset, reason);
+                return;
+            }
             self.header_after_damage = self.damaged > 0;
             if self.records > 1 {
                 self.time_text(timestamp);

@@ -86,7 +86,7 @@ pub fn read(path: &Path, form: Form, size: u64, follow: Follow, depth: Depth) ->
     match LineReader::open(path, form, follow, if whole { BUFFER } else { 32 << 10 }) {
         Ok(mut lines) => {
             loop {
-                let Some(line) = lines.next() else {
+                let Some(line) = lines.next_line() else {
                     reached_end = true;
                     break;
                 };

@@ -77,7 +77,9 @@ pub fn assemble(home: &Home, id: Option<ThreadId>, members: &[Member]) -> Assemb
     if let Some(best) = roots.first().copied() {
         let best = settle_twins(home, members, &roots, best, &mut notes);
         for other in roots.iter().filter(|i| **i != best) {
-            if !notes.iter().any(|(i, _)| i == other) {
+            // The compressed form of a plain file that has all of it is no damage.
+            let twin = logical(&members[*other]) == logical(&members[best]);
+            if !twin && !notes.iter().any(|(i, _)| i == other) {
                 notes.push((
                     *other,
                     DamageReason::Duplicate(format!(
@@ -110,6 +112,11 @@ pub fn assemble(home: &Home, id: Option<ThreadId>, members: &[Member]) -> Assemb
     Assembly { head, roles, notes }
 }
 
+/// The path of the plain form.
+fn logical(m: &Member) -> String {
+    m.entry.path.to_string_lossy().trim_end_matches(".zst").to_owned()
+}
+
 /// Where a plain file and its compressed form both stand, the plain one counts if it extends the other. If it is the
 /// shorter one it was cut while it was written out, and the compressed one has everything.
 fn settle_twins(
@@ -119,7 +126,6 @@ fn settle_twins(
     best: usize,
     notes: &mut Vec<(usize, DamageReason)>,
 ) -> usize {
-    let logical = |m: &Member| m.entry.path.to_string_lossy().trim_end_matches(".zst").to_owned();
     let twin = roots.iter().copied().find(|i| *i != best && logical(&members[*i]) == logical(&members[best]));
     let Some(twin) = twin else { return best };
     let (plain, packed) = if members[best].entry.name.form == Form::Zstd { (twin, best) } else { (best, twin) };
@@ -133,13 +139,7 @@ fn settle_twins(
         return packed;
     }
     match compare(&home.absolute(&members[plain].entry.path), &home.absolute(&members[packed].entry.path)) {
-        Relation::Equal | Relation::Extends => {
-            notes.push((
-                packed,
-                DamageReason::Duplicate("the compressed form beside its plain file, which has all of it".into()),
-            ));
-            plain
-        }
+        Relation::Equal | Relation::Extends => plain,
         Relation::Shorter => {
             notes.push((
                 plain,

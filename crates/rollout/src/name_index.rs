@@ -36,7 +36,7 @@ impl NameIndex {
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(index),
             Err(e) => return Err(e),
         };
-        while let Some(line) = lines.next() {
+        while let Some(line) = lines.next_line() {
             let text = line.bytes.trim_ascii();
             if text.is_empty() {
                 continue;

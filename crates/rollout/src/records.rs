@@ -71,7 +71,7 @@ impl LineReader {
         }
         let mut lines = Self::open(path, form, follow, buffer)?;
         for _ in 1..number {
-            if lines.next().is_none() {
+            if lines.next_line().is_none() {
                 break;
             }
         }
@@ -96,7 +96,7 @@ impl LineReader {
     }
 
     /// The next line, `None` at the end.
-    pub fn next(&mut self) -> Option<RawLine<'_>> {
+    pub fn next_line(&mut self) -> Option<RawLine<'_>> {
         match &mut self.inner {
             Inner::Items { data, ranges, number, .. } => {
                 let range = ranges.next()?;
@@ -111,7 +111,7 @@ impl LineReader {
             }
             Inner::Blocks { reader, rest, number } => {
                 if rest.start >= rest.end {
-                    match reader.next()? {
+                    match reader.next_block()? {
                         Block::Lines(range) => *rest = range,
                         Block::LongHead(range) => {
                             *number += 1;

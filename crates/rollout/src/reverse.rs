@@ -38,7 +38,7 @@ impl<'f> ReverseReader<'f> {
     }
 
     /// The line before the last one given; `None` at the beginning of the file.
-    pub fn next(&mut self) -> io::Result<Option<ReverseLine<'_>>> {
+    pub fn next_line(&mut self) -> io::Result<Option<ReverseLine<'_>>> {
         if self.base == 0 && self.live == 0 {
             return Ok(None);
         }
@@ -136,7 +136,7 @@ mod tests {
             reader.limit = limit;
             let mut got = Vec::new();
             let mut offsets = Vec::new();
-            while let Some(line) = reader.next().unwrap() {
+            while let Some(line) = reader.next_line().unwrap() {
                 offsets.push(line.offset as usize);
                 if !line.long { prop_assert_eq!(&text.as_bytes()[line.offset as usize..][..line.bytes.len()], line.bytes); }
                 got.push(line.long);

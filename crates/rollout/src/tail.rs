@@ -32,7 +32,7 @@ pub fn tail(path: &Path, form: Form, follow: Follow) -> io::Result<Option<TailFa
     let mut reader = ReverseReader::new(&file, size, 4096);
     let mut facts = TailFacts::default();
     for _ in 0..MAX_LINES {
-        let Some(line) = reader.next()? else { break };
+        let Some(line) = reader.next_line()? else { break };
         if line.offset == 0 {
             break;
         }

@@ -3,7 +3,6 @@
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Condvar, Mutex, PoisonError};
 
 use threadkeep_record::UtcMillis;
 
@@ -98,41 +97,31 @@ pub struct Walk {
 
 /// Walks `sessions` and `archived_sessions` of a home. The two may themselves be links; below them none is followed.
 pub fn walk(home: &Path) -> Walk {
-    let roots = [("sessions", Place::Active), ("archived_sessions", Place::Archived)];
-    let queue = Queue::default();
-    for (name, place) in roots {
-        if home.join(name).is_dir() {
-            queue.push(vec![(PathBuf::from(name), place)]);
-        }
-    }
     let mut total = Walk::default();
-    // The first levels are few; the day folders below them are worth a second core.
-    while let Some((path, place)) = queue.pop_now() {
-        let folders = read(home, &path, place, &mut total);
-        queue.push(folders);
-        if queue.len() >= 24 {
-            break;
+    let roots = [("sessions", Place::Active), ("archived_sessions", Place::Archived)];
+    let mut level: Vec<(PathBuf, Place)> =
+        roots.iter().filter(|(name, _)| home.join(name).is_dir()).map(|(name, place)| (name.into(), *place)).collect();
+    // Level by level: the folders of one level are shared out among the cores without a lock. The upper levels are few.
+    while !level.is_empty() {
+        if level.len() < 24 {
+            level = level.into_iter().flat_map(|(path, place)| read(home, &path, place, &mut total)).collect();
+            continue;
         }
-    }
-    if queue.len() > 0 {
-        let parts = Mutex::new(Vec::new());
-        std::thread::scope(|scope| {
-            for _ in 0..par::threads() {
-                scope.spawn(|| {
-                    let mut mine = Walk::default();
-                    while let Some((path, place)) = queue.pop() {
-                        let folders = read(home, &path, place, &mut mine);
-                        queue.done(folders);
-                    }
-                    parts.lock().unwrap_or_else(PoisonError::into_inner).push(mine);
-                });
-            }
+        let size = level.len().div_ceil(par::threads() * 8);
+        let chunks: Vec<&[(PathBuf, Place)]> = level.chunks(size).collect();
+        let parts = par::map(&chunks, |chunk| {
+            let mut mine = Walk::default();
+            let folders: Vec<_> = chunk.iter().flat_map(|(path, place)| read(home, path, *place, &mut mine)).collect();
+            (mine, folders)
         });
-        for mut part in parts.into_inner().unwrap_or_else(PoisonError::into_inner) {
-            total.files.append(&mut part.files);
-            total.problems.append(&mut part.problems);
-            total.links.append(&mut part.links);
+        let mut next = Vec::new();
+        for (mut mine, mut folders) in parts {
+            total.files.append(&mut mine.files);
+            total.problems.append(&mut mine.problems);
+            total.links.append(&mut mine.links);
+            next.append(&mut folders);
         }
+        level = next;
     }
     total
 }
@@ -194,53 +183,4 @@ fn join(folder: &Path, name: &OsString) -> PathBuf {
     path.push(folder);
     path.push(name);
     path
-}
-
-/// Folders to read, shared by the workers; empty and nobody working means the end.
-#[derive(Default)]
-struct Queue {
-    state: Mutex<(Vec<(PathBuf, Place)>, usize)>,
-    changed: Condvar,
-}
-
-impl Queue {
-    fn lock(&self) -> std::sync::MutexGuard<'_, (Vec<(PathBuf, Place)>, usize)> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn len(&self) -> usize {
-        self.lock().0.len()
-    }
-
-    fn push(&self, folders: Vec<(PathBuf, Place)>) {
-        self.lock().0.extend(folders);
-    }
-
-    fn pop_now(&self) -> Option<(PathBuf, Place)> {
-        let mut state = self.lock();
-        // Breadth first, so that the queue fills with day folders.
-        if state.0.is_empty() { None } else { Some(state.0.remove(0)) }
-    }
-
-    fn pop(&self) -> Option<(PathBuf, Place)> {
-        let mut state = self.lock();
-        loop {
-            if let Some(folder) = state.0.pop() {
-                state.1 += 1;
-                return Some(folder);
-            }
-            if state.1 == 0 {
-                self.changed.notify_all();
-                return None;
-            }
-            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
-        }
-    }
-
-    fn done(&self, folders: Vec<(PathBuf, Place)>) {
-        let mut state = self.lock();
-        state.0.extend(folders);
-        state.1 -= 1;
-        self.changed.notify_all();
-    }
 }

@@ -35,7 +35,7 @@ fn every_record_of_every_fixture_survives() {
             for buffer in [300, 128 << 10] {
                 let mut again = Vec::new();
                 let mut lines = LineReader::open(&path, entry.name.form, Follow::Nothing, buffer).unwrap();
-                while let Some(line) = lines.next() {
+                while let Some(line) = lines.next_line() {
                     assert_eq!(line.offset, again.len() as u64);
                     again.extend_from_slice(line.bytes);
                     if line.terminated {
@@ -50,7 +50,7 @@ fn every_record_of_every_fixture_survives() {
                 let file = File::open(&path).unwrap();
                 let mut reader = ReverseReader::new(&file, entry.size, 700);
                 let mut backwards = Vec::new();
-                while let Some(line) = reader.next().unwrap() {
+                while let Some(line) = reader.next_line().unwrap() {
                     backwards.push([line.bytes, if line.terminated { b"\n" } else { b"" }].concat());
                 }
                 backwards.reverse();
@@ -70,7 +70,11 @@ fn check_record(line: &[u8]) {
     let at = payload.as_ptr() as usize - record.as_ptr() as usize;
     assert_eq!(&record[at..at + payload.len()], payload);
     if let Some(s) = sniff::sniff(record) {
-        assert_eq!((s.kind, s.ordinal, s.payload_at), (envelope.kind, envelope.ordinal, at), "the prefix tells the same");
+        assert_eq!(
+            (s.kind, s.ordinal, s.payload_at),
+            (envelope.kind, envelope.ordinal, at),
+            "the prefix tells the same"
+        );
         assert_eq!(Some(s.timestamp), envelope.timestamp.as_deref().map(str::as_bytes));
     } else {
         assert_eq!(envelope.shape, Shape::Bare, "wrapped records of released binaries are told by their prefix");

@@ -1,9 +1,9 @@
 //! `threadkeep show`: a conversation as a person reads it.
 
 use serde_json::{Value, json};
-use threadkeep_local::{LocalStore, OpenThread};
 use threadkeep_local::show::Detail;
 use threadkeep_local::turn_index::{TurnIndex, has_roll_back};
+use threadkeep_local::{LocalStore, OpenThread};
 use threadkeep_record::HistoryMode;
 use threadkeep_record::fold::Check;
 use threadkeep_rollout::Depth;
@@ -173,7 +173,8 @@ fn human(open: &OpenThread, source: Source<'_>, detail: Detail, out: &mut Out) -
     } else if let Some(parent) = t.parent_id {
         out.line(&dim(&format!("started by {parent}")))?;
     }
-    let turns = write_turns(open, source, detail, &mut |turn| render::turn(&turn, detail, out).and_then(|()| out.flush()))?;
+    let turns =
+        write_turns(open, source, detail, &mut |turn| render::turn(&turn, detail, out).and_then(|()| out.flush()))?;
     if turns == 0 {
         out.line("")?;
         out.line(&dim("(no turns)"))?;

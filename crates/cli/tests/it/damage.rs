@@ -159,6 +159,29 @@ fn b34_nul_lines_and_holes() {
     assert_eq!(home.list(&[]).thread(&t(1))["preview"], "said-1-");
 }
 
+/// A whole last record and NULs behind it, as a crash leaves a file that had grown: the record is kept by every reader.
+#[test]
+fn b34_nuls_behind_the_last_record() {
+    for shape in SHAPES {
+        for (before, after) in
+            [(&b""[..], &[0; 131][..]), (b"\n", &[0; 131]), (b"", b"\0"), (b"\0\0", b"\0\n"), (b"", &[0; 70_000])]
+        {
+            let home = Home::new();
+            let log = talk(Log::shaped(shape, &t(1), AT).meta(), 1..=3);
+            let mut bytes = log.bytes();
+            bytes.pop();
+            home.put_bytes(&log.active_path(), &[&bytes, before, after].concat(), log.last());
+            says(&home, 1..=3);
+            assert_eq!(home.search(&["said-3-"]).hit_threads(), ids([1]));
+            let out = home.list(&["--count"]);
+            let row = out.thread(&t(1));
+            assert_eq!((&row["records"], &row["turns"]), (&json!(4), &json!(2)), "{shape:?}");
+            assert_eq!(row["updated_at"], rfc3339(log.last()));
+            assert_eq!(home.show(&[&t(1)]).turns().len(), 2, "{shape:?} {} {}", before.escape_ascii(), after.len());
+        }
+    }
+}
+
 /// Unicode's line separators ended a record; only a line feed does.
 #[test]
 fn b35_only_a_line_feed_ends_a_record() {

@@ -94,6 +94,12 @@ fn insert(bytes: &[u8], line: &[u8]) -> Vec<u8> {
     lines.concat()
 }
 
+/// Puts bytes into the directory that the header tells.
+fn in_the_header(bytes: &[u8], what: &[u8]) -> Vec<u8> {
+    let at = bytes.windows(4).position(|part| part == b"/w/p").expect("the directory");
+    [&bytes[..at], what, &bytes[at..]].concat()
+}
+
 fn without_first_line(bytes: &[u8]) -> Vec<u8> {
     let end = bytes.iter().position(|byte| *byte == b'\n').expect("a line end");
     bytes[end + 1..].to_vec()
@@ -131,6 +137,9 @@ rows! {
     empty_file: Then::Bare, |_| Vec::new();
     only_meta: Then::Bare, |bytes| first_line(&bytes).to_vec();
     garbage_before_meta: Then::Marked, |bytes| [b"garbage\n", bytes.as_slice()].concat();
+    invalid_utf8_in_the_header: Then::Marked, |bytes| in_the_header(&bytes, b"\xff");
+    control_character_in_the_header: Then::Marked, |bytes| in_the_header(&bytes, b"\x01");
+    quote_in_the_header: Then::Marked, |bytes| in_the_header(&bytes, b"\"");
     meta_missing: Then::Marked, |bytes| without_first_line(&bytes);
     byte_order_mark: Then::Listed, |bytes| [b"\xef\xbb\xbf", bytes.as_slice()].concat();
     carriage_returns: Then::Whole, |bytes| String::from_utf8(bytes).expect("UTF-8").replace('\n', "\r\n").into_bytes();

@@ -174,11 +174,20 @@ fn b103_a_copying_fork_without_its_parent() {
 /// The fork's own header is damaged, the copied one is not: it is still the fork, and not a second copy of its parent.
 #[test]
 fn b101_a_copying_fork_whose_own_header_is_damaged() {
-    for damaged in [&b"%%% not a header\n"[..], b"{\"timestamp\":\"2026-03-05T10:00:00.000Z\",\"type\":\"session_m\n"] {
+    let log = copy(json!({"forked_from_id": t(1), "base_instructions": {"text": "be kind"}}));
+    let log = log.turn("own question", "own answer");
+    let header = &log.lines()[0];
+    let spoilt = |byte: &[u8]| {
+        let at = header.windows(4).position(|part| part == b"kind").expect("the instructions");
+        [&header[..at], byte, &header[at..]].concat()
+    };
+    let cut = [&header[..60], b"\n"].concat();
+    for damaged in
+        [b"%%% not a header\n".to_vec(), cut, spoilt(b"\xff"), spoilt(b"\x01"), spoilt(b"\""), spoilt(&[0; 50])]
+    {
         let home = Home::new();
         home.put(&parent());
-        let log = copy(json!({"forked_from_id": t(1)})).turn("own question", "own answer");
-        let bytes = [damaged, &log.bytes()[log.lines()[0].len()..]].concat();
+        let bytes = [&damaged, &log.bytes()[header.len()..]].concat();
         home.put_bytes(&log.active_path(), &bytes, log.last());
         let out = home.list(&["--all"]);
         assert_eq!(out.set(), ids([1, 2]), "{}", damaged.escape_ascii());
@@ -188,7 +197,7 @@ fn b101_a_copying_fork_whose_own_header_is_damaged() {
         let alone = Home::new();
         alone.put_bytes(&log.active_path(), &bytes, log.last());
         for text in ["own answer", "parent answer"] {
-            assert_eq!(alone.search(&[text]).hit_threads(), ids([2]), "{text}");
+            assert_eq!(alone.search(&[text]).hit_threads(), ids([2]), "{text} {}", damaged.escape_ascii());
             assert_eq!(alone.search(&[text, "--thread", &t(2)]).hit_threads(), ids([2]), "{text}");
         }
     }

@@ -83,6 +83,16 @@ fn b42_bare_records_are_a_conversation() {
         assert_eq!(home.search(&[text]).hit_threads(), [v4]);
     }
     assert_eq!(home.search(&["environment_context"]).code, 1);
+    let nuls = [
+        &bare(v4, "old question", "old answer"),
+        &b"{\"type\":\"message\",\"role\":\"user\",\"content\":[{\"type\":\"input_text\",\"text\":\"and then\"}]}"[..],
+        &[0; 131],
+    ];
+    let whole = fs::read(home.file(&bare_path(v4))).expect("the rollout");
+    home.put_bytes(&bare_path(v4), &nuls.concat(), AT.parse().expect("a time"));
+    assert!(home.show(&[v4]).said().contains("and then"));
+    assert_eq!(home.list(&["--count"]).thread(v4)["turns"], home.show(&[v4]).turns().len());
+    home.write(&bare_path(v4), whole);
     assert_eq!(home.human(&["show", v4, "--raw"]).bytes, bare(v4, "old question", "old answer"));
 }
 

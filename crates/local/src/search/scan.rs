@@ -61,7 +61,7 @@ impl Scan<'_> {
         let mut hits = Vec::new();
         if form == Form::Json {
             let Ok(mut lines) = LineReader::open(path, form, follow, BUFFER) else { return hits };
-            while let Some(line) = lines.next() {
+            while let Some(line) = lines.next_line() {
                 self.line(line.bytes, line.offset, &mut hits);
             }
             return hits;
@@ -71,7 +71,7 @@ impl Scan<'_> {
             buffer.resize(BUFFER, 0);
         }
         let mut blocks = BlockReader::with_buffer(stream, std::mem::take(buffer));
-        while let Some(block) = blocks.next() {
+        while let Some(block) = blocks.next_block() {
             match block {
                 Block::Lines(range) => {
                     let base = blocks.offset(range.start);

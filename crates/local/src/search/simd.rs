@@ -1,7 +1,7 @@
 //! Finding places in raw JSON lines where a text may stand, faster than the page cache can be read.
 //!
 //! This is the one module with `unsafe`: the vector loads read `WIDTH` bytes from a slice whose bounds are checked
-//! just before, and the functions that need AVX2 are called only after the processor was asked for it. The portable
+//! just before, and the functions that need AVX2 or AVX-512 are called only after the processor was asked for it. The portable
 //! finders in well-kept libraries are half as fast for case-insensitive needles (see the decision on the scanner).
 #![allow(unsafe_code)]
 
@@ -78,15 +78,77 @@ impl Finder {
     #[must_use]
     pub fn find(&self, hay: &[u8], from: usize) -> Option<usize> {
         #[cfg(target_arch = "x86_64")]
-        if std::arch::is_x86_feature_detected!("avx2") {
-            // SAFETY: the processor has AVX2.
-            return unsafe { self.find_avx2(hay, from) };
+        {
+            if std::arch::is_x86_feature_detected!("avx512bw") {
+                // SAFETY: the processor has AVX-512BW.
+                return unsafe { self.find_avx512(hay, from) };
+            }
+            if std::arch::is_x86_feature_detected!("avx2") {
+                // SAFETY: the processor has AVX2.
+                return unsafe { self.find_avx2(hay, from) };
+            }
         }
         self.find_scalar(hay, from)
     }
 
     fn find_scalar(&self, hay: &[u8], from: usize) -> Option<usize> {
         (from..hay.len()).find(|at| self.needle.is_at(hay, *at) || self.needle.may_hide(hay, *at))
+    }
+
+    /// Looks closely at the marked places behind `at`.
+    fn judge(&self, hay: &[u8], at: usize, mut mask: u64) -> Option<usize> {
+        while mask != 0 {
+            let place = at + mask.trailing_zeros() as usize;
+            if self.needle.is_at(hay, place) || self.needle.may_hide(hay, place) {
+                return Some(place);
+            }
+            mask &= mask - 1;
+        }
+        None
+    }
+
+    /// The byte at a place of the run with the bit that makes its case not matter, and that bit.
+    fn wanted(&self, place: usize) -> (u8, u8) {
+        let byte = self.needle.run[place];
+        let bit = if self.needle.any_case && byte.is_ascii_alphabetic() { 0x20 } else { 0 };
+        (byte | bit, bit)
+    }
+
+    /// How far behind a place the loads of a step begin at most.
+    fn reach(&self) -> usize {
+        self.first.max(self.second).max(1)
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[target_feature(enable = "avx512bw")]
+    fn find_avx512(&self, hay: &[u8], from: usize) -> Option<usize> {
+        use std::arch::x86_64::{
+            _mm512_cmpeq_epi8_mask, _mm512_loadu_si512, _mm512_mask_cmpeq_epi8_mask, _mm512_or_si512, _mm512_set1_epi8,
+        };
+        const WIDTH: usize = 64;
+        let splat = |byte: u8| _mm512_set1_epi8(byte.cast_signed());
+        let ((a, bit_a), (b, bit_b)) = (self.wanted(self.first), self.wanted(self.second));
+        let (a, bit_a, b, bit_b) = (splat(a), splat(bit_a), splat(b), splat(bit_b));
+        let (slash, u) = (splat(b'\\'), splat(b'u'));
+        let (e2, x84, c5, bf) = (splat(0xe2), splat(0x84), splat(0xc5), splat(0xbf));
+        let mut at = from;
+        while at + self.reach() + WIDTH <= hay.len() {
+            // SAFETY: `at + reach + WIDTH <= hay.len()`, and each offset is at most `reach`.
+            let load = |offset: usize| unsafe { _mm512_loadu_si512(hay.as_ptr().add(at + offset).cast()) };
+            let x = _mm512_cmpeq_epi8_mask(_mm512_or_si512(load(self.first), bit_a), a);
+            let (here, next) = (load(0), load(1));
+            let mut mask = _mm512_mask_cmpeq_epi8_mask(x, _mm512_or_si512(load(self.second), bit_b), b)
+                | _mm512_mask_cmpeq_epi8_mask(_mm512_cmpeq_epi8_mask(here, slash), next, u);
+            if self.needle.lookalikes {
+                mask |= _mm512_mask_cmpeq_epi8_mask(_mm512_cmpeq_epi8_mask(here, e2), next, x84)
+                    | _mm512_mask_cmpeq_epi8_mask(_mm512_cmpeq_epi8_mask(here, c5), next, bf);
+            }
+            if let Some(found) = self.judge(hay, at, mask) {
+                return Some(found);
+            }
+            at += WIDTH;
+        }
+        self.find_scalar(hay, at)
     }
 
     #[cfg(target_arch = "x86_64")]
@@ -97,38 +159,27 @@ impl Finder {
             _mm256_set1_epi8,
         };
         const WIDTH: usize = 32;
-        let run = &self.needle.run;
-        let fold = |b: u8| if self.needle.any_case && b.is_ascii_alphabetic() { 0x20 } else { 0 };
-        let splat = |b: u8| _mm256_set1_epi8(b.cast_signed());
-        let (a, b) = (run[self.first], run[self.second]);
-        let (want_a, fold_a, want_b, fold_b) = (splat(a | fold(a)), splat(fold(a)), splat(b | fold(b)), splat(fold(b)));
+        let splat = |byte: u8| _mm256_set1_epi8(byte.cast_signed());
+        let ((a, bit_a), (b, bit_b)) = (self.wanted(self.first), self.wanted(self.second));
+        let (a, bit_a, b, bit_b) = (splat(a), splat(bit_a), splat(b), splat(bit_b));
         let (slash, u) = (splat(b'\\'), splat(b'u'));
         let (e2, x84, c5, bf) = (splat(0xe2), splat(0x84), splat(0xc5), splat(0xbf));
-        // Every load below stays inside `hay`: the furthest begins `reach` bytes behind `at`.
-        let reach = self.first.max(self.second).max(1);
         let mut at = from;
-        while at + reach + WIDTH <= hay.len() {
-            // SAFETY: `at + reach + WIDTH <= hay.len()`, and each offset added is at most `reach`.
+        while at + self.reach() + WIDTH <= hay.len() {
+            // SAFETY: `at + reach + WIDTH <= hay.len()`, and each offset is at most `reach`.
             let load = |offset: usize| unsafe { _mm256_loadu_si256(hay.as_ptr().add(at + offset).cast()) };
-            let x = _mm256_cmpeq_epi8(_mm256_or_si256(load(self.first), fold_a), want_a);
-            let y = _mm256_cmpeq_epi8(_mm256_or_si256(load(self.second), fold_b), want_b);
+            let x = _mm256_cmpeq_epi8(_mm256_or_si256(load(self.first), bit_a), a);
+            let y = _mm256_cmpeq_epi8(_mm256_or_si256(load(self.second), bit_b), b);
             let (here, next) = (load(0), load(1));
-            let mut hit = _mm256_or_si256(
-                _mm256_and_si256(x, y),
-                _mm256_and_si256(_mm256_cmpeq_epi8(here, slash), _mm256_cmpeq_epi8(next, u)),
-            );
+            let escape = _mm256_and_si256(_mm256_cmpeq_epi8(here, slash), _mm256_cmpeq_epi8(next, u));
+            let mut hit = _mm256_or_si256(_mm256_and_si256(x, y), escape);
             if self.needle.lookalikes {
                 let kelvin = _mm256_and_si256(_mm256_cmpeq_epi8(here, e2), _mm256_cmpeq_epi8(next, x84));
                 let long_s = _mm256_and_si256(_mm256_cmpeq_epi8(here, c5), _mm256_cmpeq_epi8(next, bf));
                 hit = _mm256_or_si256(hit, _mm256_or_si256(kelvin, long_s));
             }
-            let mut mask = _mm256_movemask_epi8(hit).cast_unsigned();
-            while mask != 0 {
-                let place = at + mask.trailing_zeros() as usize;
-                if self.needle.is_at(hay, place) || self.needle.may_hide(hay, place) {
-                    return Some(place);
-                }
-                mask &= mask - 1;
+            if let Some(found) = self.judge(hay, at, _mm256_movemask_epi8(hit).cast_unsigned().into()) {
+                return Some(found);
             }
             at += WIDTH;
         }
@@ -163,7 +214,13 @@ mod tests {
         #[test]
         fn agrees_with_the_plain_search(hay in "[abkKsS\\\\u0267é\u{17f}\u{212a}]{0,200}", run in "[abks]{1,5}", from in 0usize..40, any_case: bool, lookalikes: bool) {
             let f = Finder::new(RawNeedle { run: run.into_bytes(), any_case, lookalikes });
-            prop_assert_eq!(f.find(hay.as_bytes(), from), f.find_scalar(hay.as_bytes(), from));
+            let want = f.find_scalar(hay.as_bytes(), from);
+            prop_assert_eq!(f.find(hay.as_bytes(), from), want);
+            #[cfg(target_arch = "x86_64")]
+            if std::arch::is_x86_feature_detected!("avx2") {
+                // SAFETY: the processor has AVX2.
+                prop_assert_eq!(unsafe { f.find_avx2(hay.as_bytes(), from) }, want);
+            }
         }
     }
 }
