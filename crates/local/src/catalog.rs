@@ -140,10 +140,12 @@ fn order(id: Option<ThreadId>) -> (bool, Option<ThreadId>) {
 }
 
 fn group(files: &[FileEntry]) -> Vec<Group> {
-    let mut by_id: Vec<u32> = (0..u32::try_from(files.len()).unwrap_or(u32::MAX)).collect();
-    by_id.sort_unstable_by_key(|i| order(files[*i as usize].name.id));
+    // Numbers sort several times faster than what they stand for. No id comes last: no UUID is all ones.
+    let number = |f: &FileEntry| f.name.id.map_or(u128::MAX, |id| u128::from_be_bytes(*id.as_bytes()));
+    let mut by_id: Vec<(u128, u32)> = files.iter().map(number).zip(0..).collect();
+    by_id.sort_unstable();
     let mut groups: Vec<Group> = Vec::with_capacity(files.len());
-    for i in by_id {
+    for (_, i) in by_id {
         let f = &files[i as usize];
         match groups.last_mut() {
             Some(g) if g.id.is_some() && g.id == f.name.id => {

@@ -231,7 +231,7 @@ fn by_modification(
     let mut looked_at = 0;
     let mut floor = i64::MAX;
     loop {
-        let batch = (limit + limit / 4 + 8).max(looked_at).min(all.len() - looked_at);
+        let batch = (limit + limit / 8 + 8).max(looked_at).min(all.len() - looked_at);
         if batch == 0 {
             break;
         }

@@ -203,7 +203,7 @@ impl LocalStore {
                 }
             }
             next += part.len();
-            batch = (batch * 2).min(8192);
+            batch = (batch * 4).min(8192);
         }
         let all_scanned = next >= ordered.len() && cursor.is_none();
         page.threads = (all_scanned || options.count && cursor.is_none()).then_some(threads);

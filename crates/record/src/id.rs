@@ -18,15 +18,28 @@ impl ThreadId {
     /// Parses the hyphenated 36-character form, in either case. Other spellings of a UUID are refused, because file
     /// names and records never hold them.
     pub fn parse(text: &str) -> Result<Self, InvalidThreadId> {
-        let well_formed = text.len() == 36
-            && text.bytes().enumerate().all(|(i, b)| match i {
-                8 | 13 | 18 | 23 => b == b'-',
-                _ => b.is_ascii_hexdigit(),
-            });
-        match uuid::Uuid::try_parse(text) {
-            Ok(id) if well_formed => Ok(Self(id)),
-            _ => Err(InvalidThreadId(text.chars().take(80).collect())),
+        Self::from_text(text.as_bytes()).ok_or_else(|| InvalidThreadId(text.chars().take(80).collect()))
+    }
+
+    /// Reads the text digit by digit: a walk does this for every file name.
+    fn from_text(text: &[u8]) -> Option<Self> {
+        if text.len() != 36 {
+            return None;
         }
+        let mut bytes = [0u8; 16];
+        let mut at = 0;
+        for (i, byte) in bytes.iter_mut().enumerate() {
+            if matches!(i, 4 | 6 | 8 | 10) {
+                if text[at] != b'-' {
+                    return None;
+                }
+                at += 1;
+            }
+            let digit = |c: u8| char::from(c).to_digit(16);
+            *byte = u8::try_from(digit(text[at])? << 4 | digit(text[at + 1])?).ok()?;
+            at += 2;
+        }
+        Some(Self(uuid::Uuid::from_bytes(bytes)))
     }
 
     /// The 16 bytes of the id.
