@@ -2,6 +2,7 @@
 //!
 //! This crate knows files and the records in them; it knows no index and no list.
 
+pub mod appender;
 pub mod block;
 pub mod facts;
 pub mod home;
@@ -13,9 +14,12 @@ pub mod par;
 mod platform;
 pub mod records;
 pub mod reverse;
+pub mod seam;
+pub mod sim;
 pub mod source;
 pub mod tail;
 pub mod walk;
+pub mod writer_lock;
 
 pub use facts::{Depth, FileFacts};
 pub use home::Home;

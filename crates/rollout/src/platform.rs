@@ -3,12 +3,12 @@
 #[cfg(target_os = "linux")]
 mod linux;
 #[cfg(target_os = "linux")]
-pub use linux::{holder_facts, host_name, identity, lock_table, read_folder};
+pub use linux::{holder_facts, host_name, identity, identity_of, lock_table, read_folder};
 
 #[cfg(not(target_os = "linux"))]
 mod other;
 #[cfg(not(target_os = "linux"))]
-pub use other::{holder_facts, host_name, identity, lock_table, read_folder};
+pub use other::{holder_facts, host_name, identity, identity_of, lock_table, read_folder};
 
 use std::ffi::OsString;
 

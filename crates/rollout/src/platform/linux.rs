@@ -1,6 +1,7 @@
 //! Linux: `getdents` with a large buffer and `statx` relative to the open folder, and `/proc`.
 
 use std::ffi::OsStr;
+use std::fs::{File, Metadata};
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::unix::ffi::OsStrExt;
@@ -62,13 +63,17 @@ pub fn read_folder(path: &Path, wanted: &dyn Fn(&OsStr) -> bool, sink: &mut dyn 
 
 /// Device and inode of a file, following links.
 pub fn identity(path: &Path) -> io::Result<FileStat> {
-    let m = std::fs::metadata(path)?;
-    Ok(FileStat {
-        size: m.size(),
-        mtime_ns: i128::from(m.mtime()) * 1_000_000_000 + i128::from(m.mtime_nsec()),
-        dev: m.dev(),
-        ino: m.ino(),
-    })
+    std::fs::metadata(path).map(|m| stat(&m))
+}
+
+/// The same of an open file.
+pub fn identity_of(file: &File) -> io::Result<FileStat> {
+    file.metadata().map(|m| stat(&m))
+}
+
+fn stat(m: &Metadata) -> FileStat {
+    let mtime_ns = i128::from(m.mtime()) * 1_000_000_000 + i128::from(m.mtime_nsec());
+    FileStat { size: m.size(), mtime_ns, dev: m.dev(), ino: m.ino() }
 }
 
 /// The held `flock` locks of the system. Empty where `/proc` is not there.

@@ -46,6 +46,11 @@ pub fn identity(path: &Path) -> io::Result<FileStat> {
     Ok(stat(&std::fs::metadata(path)?))
 }
 
+/// See the Linux module.
+pub fn identity_of(file: &std::fs::File) -> io::Result<FileStat> {
+    Ok(stat(&file.metadata()?))
+}
+
 /// Not known here.
 pub fn lock_table() -> Vec<LockRow> {
     vec![]

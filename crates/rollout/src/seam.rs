@@ -1,0 +1,135 @@
+//! The seam through which every change of a file goes: open, read, write, sync, rename, link, remove.
+//!
+//! Two implementations: [`RealDisk`], the system's; and [`crate::sim::SimDisk`], which knows of each byte and each name
+//! whether it would survive a power loss, and can fail any call. Nothing above this module changes a file by itself.
+
+use std::fmt::Debug;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::path::Path;
+
+/// How a file is opened for writing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OpenMode {
+    /// It has to exist.
+    Existing,
+    /// It must not exist.
+    New,
+    /// Either.
+    Any,
+}
+
+/// A disk.
+pub trait Disk: Send + Sync + Debug {
+    /// Opens a file for reading and writing. Files that are made are the user's own (0600).
+    fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Box<dyn DiskFile>>;
+    /// Makes a folder and those above it (0700).
+    fn create_dir_all(&self, path: &Path) -> io::Result<()>;
+    /// Gives a file another name in one step. An existing target is replaced.
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
+    /// Gives a file a second name. An existing target is an error.
+    fn link(&self, from: &Path, to: &Path) -> io::Result<()>;
+    /// Removes a name.
+    fn remove(&self, path: &Path) -> io::Result<()>;
+    /// Makes the names in a folder durable.
+    fn sync_dir(&self, path: &Path) -> io::Result<()>;
+}
+
+/// An open file.
+pub trait DiskFile: Send + Debug {
+    /// Bytes of the file.
+    fn size(&self) -> io::Result<u64>;
+    /// Reads up to `into.len()` bytes from `offset`; fewer only at the end.
+    fn read_at(&self, into: &mut [u8], offset: u64) -> io::Result<usize>;
+    /// Writes at `offset`, possibly only some of the bytes, as `write(2)` does.
+    fn write_at(&mut self, bytes: &[u8], offset: u64) -> io::Result<usize>;
+    /// Cuts or extends the file.
+    fn set_size(&mut self, size: u64) -> io::Result<()>;
+    /// Makes the contents durable.
+    fn sync_data(&mut self) -> io::Result<()>;
+}
+
+/// The system's disk.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct RealDisk;
+
+impl Disk for RealDisk {
+    fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Box<dyn DiskFile>> {
+        let mut options = OpenOptions::new();
+        options.read(true).write(true);
+        match mode {
+            OpenMode::Existing => {}
+            OpenMode::New => {
+                options.create_new(true);
+            }
+            OpenMode::Any => {
+                options.create(true).truncate(false);
+            }
+        }
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        Ok(Box::new(RealFile(options.open(path)?)))
+    }
+
+    fn create_dir_all(&self, path: &Path) -> io::Result<()> {
+        let mut builder = std::fs::DirBuilder::new();
+        builder.recursive(true);
+        #[cfg(unix)]
+        std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+        builder.create(path)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        std::fs::rename(from, to)
+    }
+
+    fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        std::fs::hard_link(from, to)
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        std::fs::remove_file(path)
+    }
+
+    fn sync_dir(&self, path: &Path) -> io::Result<()> {
+        // Windows has no such call for folders; its file systems keep names by themselves.
+        if cfg!(windows) { Ok(()) } else { File::open(path)?.sync_all() }
+    }
+}
+
+#[derive(Debug)]
+struct RealFile(File);
+
+impl DiskFile for RealFile {
+    fn size(&self) -> io::Result<u64> {
+        Ok(self.0.metadata()?.len())
+    }
+
+    #[cfg(unix)]
+    fn read_at(&self, into: &mut [u8], offset: u64) -> io::Result<usize> {
+        std::os::unix::fs::FileExt::read_at(&self.0, into, offset)
+    }
+
+    #[cfg(windows)]
+    fn read_at(&self, into: &mut [u8], offset: u64) -> io::Result<usize> {
+        std::os::windows::fs::FileExt::seek_read(&self.0, into, offset)
+    }
+
+    #[cfg(unix)]
+    fn write_at(&mut self, bytes: &[u8], offset: u64) -> io::Result<usize> {
+        std::os::unix::fs::FileExt::write_at(&self.0, bytes, offset)
+    }
+
+    #[cfg(windows)]
+    fn write_at(&mut self, bytes: &[u8], offset: u64) -> io::Result<usize> {
+        std::os::windows::fs::FileExt::seek_write(&self.0, bytes, offset)
+    }
+
+    fn set_size(&mut self, size: u64) -> io::Result<()> {
+        self.0.set_len(size)
+    }
+
+    fn sync_data(&mut self) -> io::Result<()> {
+        self.0.sync_data()
+    }
+}

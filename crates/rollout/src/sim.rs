@@ -1,0 +1,340 @@
+//! A simulated disk that knows what would survive a power loss, and fails when told to.
+//!
+//! For each file it keeps what is visible and what is durable, with the writes between the two; for each folder the
+//! names that are visible and those that are durable, with the steps between. From these it can rebuild the disk as it
+//! might be after a crash.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::seam::{Disk, DiskFile, OpenMode};
+
+/// Number of a file's contents, which several names may share.
+type Inode = usize;
+
+#[derive(Debug, Clone, Default)]
+struct Contents {
+    visible: Vec<u8>,
+    durable: Vec<u8>,
+    /// Writes since the last sync, in order.
+    pending: Vec<Change>,
+}
+
+#[derive(Debug, Clone)]
+enum Change {
+    Write { offset: usize, bytes: Vec<u8> },
+    Size(usize),
+}
+
+impl Change {
+    /// Applies the change to some contents; of a write only the first `part` bytes.
+    fn apply(&self, to: &mut Vec<u8>, part: usize) {
+        match self {
+            Self::Write { offset, bytes } => {
+                let bytes = &bytes[..part.min(bytes.len())];
+                if to.len() < offset + bytes.len() {
+                    to.resize(offset + bytes.len(), 0);
+                }
+                to[*offset..offset + bytes.len()].copy_from_slice(bytes);
+            }
+            Self::Size(size) => to.resize(*size, 0),
+        }
+    }
+}
+
+/// A step in a folder: a name set to a file, or removed.
+type NameChange = (PathBuf, Option<Inode>);
+
+#[derive(Debug, Default)]
+struct State {
+    files: Vec<Contents>,
+    visible: BTreeMap<PathBuf, Inode>,
+    durable: BTreeMap<PathBuf, Inode>,
+    /// Steps since the last sync of their folder, oldest first. A rename is one entry of two changes: it is never torn.
+    pending: Vec<Vec<NameChange>>,
+    calls: usize,
+    fail_at: Vec<(usize, Failure)>,
+}
+
+/// How a call fails.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Failure {
+    /// Nothing happens.
+    Clean,
+    /// A write leaves half of its bytes. Other calls fail clean.
+    Torn,
+    /// A sync says that it failed, and what it should have kept is gone from the durable side for good: the kernel
+    /// drops the mark that the pages have to be written. Other calls fail clean.
+    Dropped,
+}
+
+/// A simulated disk. Clones are the same disk.
+#[derive(Debug, Clone, Default)]
+pub struct SimDisk(Arc<Mutex<State>>);
+
+/// What of the pending changes a crash leaves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Crash {
+    /// Only what was synced.
+    Durable,
+    /// Everything, as if it had just been written out.
+    Everything,
+    /// Names as synced, contents written out.
+    NamesOnlyDurable,
+    /// Names written out, contents as synced: files are there and empty or short.
+    ContentsOnlyDurable,
+    /// Everything but the last write of each file, which is torn in the middle.
+    LastWriteTorn,
+}
+
+impl Crash {
+    /// All of them.
+    pub const ALL: [Self; 5] =
+        [Self::Durable, Self::Everything, Self::NamesOnlyDurable, Self::ContentsOnlyDurable, Self::LastWriteTorn];
+}
+
+impl SimDisk {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Calls made so far.
+    #[must_use]
+    pub fn calls(&self) -> usize {
+        self.state().calls
+    }
+
+    /// Makes the `n`-th call from now (from 0) fail; may be said for several.
+    pub fn fail_call(&self, n: usize, failure: Failure) {
+        let mut state = self.state();
+        let at = state.calls + n;
+        state.fail_at.push((at, failure));
+    }
+
+    /// The visible contents of a file.
+    #[must_use]
+    pub fn contents(&self, path: &Path) -> Option<Vec<u8>> {
+        let state = self.state();
+        state.visible.get(path).map(|i| state.files[*i].visible.clone())
+    }
+
+    /// The visible names.
+    #[must_use]
+    pub fn names(&self) -> Vec<PathBuf> {
+        self.state().visible.keys().cloned().collect()
+    }
+
+    /// The disk as it may be after a power loss now: another disk, on which everything is durable.
+    #[must_use]
+    pub fn crashed(&self, crash: Crash) -> Self {
+        let state = self.state();
+        let names = match crash {
+            Crash::Durable | Crash::NamesOnlyDurable => &state.durable,
+            Crash::Everything | Crash::ContentsOnlyDurable | Crash::LastWriteTorn => &state.visible,
+        };
+        let files = state.files.iter().map(|f| {
+            let kept = match crash {
+                Crash::Durable | Crash::ContentsOnlyDurable => f.durable.clone(),
+                Crash::Everything | Crash::NamesOnlyDurable => f.visible.clone(),
+                Crash::LastWriteTorn => {
+                    let mut kept = f.durable.clone();
+                    for (i, change) in f.pending.iter().enumerate() {
+                        let length = if let Change::Write { bytes, .. } = change { bytes.len() } else { 0 };
+                        let last = i + 1 == f.pending.len();
+                        change.apply(&mut kept, if last { length / 2 } else { length });
+                    }
+                    kept
+                }
+            };
+            Contents { visible: kept.clone(), durable: kept, pending: vec![] }
+        });
+        let new = State { files: files.collect(), visible: names.clone(), durable: names.clone(), ..State::default() };
+        Self(Arc::new(Mutex::new(new)))
+    }
+}
+
+impl State {
+    /// Counts a call; tells whether and how it fails.
+    fn call(&mut self) -> Option<Failure> {
+        let now = self.calls;
+        self.calls += 1;
+        self.fail_at.iter().find(|(at, _)| *at == now).map(|(_, failure)| *failure)
+    }
+
+    fn find(&self, path: &Path) -> io::Result<Inode> {
+        self.visible.get(path).copied().ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+
+    fn change_names(&mut self, step: Vec<NameChange>) {
+        for (path, inode) in &step {
+            match inode {
+                Some(inode) => self.visible.insert(path.clone(), *inode),
+                None => self.visible.remove(path),
+            };
+        }
+        self.pending.push(step);
+    }
+}
+
+fn injected() -> io::Error {
+    io::Error::other("simulated failure")
+}
+
+impl Disk for SimDisk {
+    fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Box<dyn DiskFile>> {
+        let mut state = self.state();
+        if state.call().is_some() {
+            return Err(injected());
+        }
+        let inode = match (state.find(path), mode) {
+            (Ok(_), OpenMode::New) => return Err(io::ErrorKind::AlreadyExists.into()),
+            (Ok(inode), _) => inode,
+            (Err(e), OpenMode::Existing) => return Err(e),
+            (Err(_), _) => {
+                state.files.push(Contents::default());
+                let inode = state.files.len() - 1;
+                state.change_names(vec![(path.to_owned(), Some(inode))]);
+                inode
+            }
+        };
+        Ok(Box::new(SimFile { disk: self.clone(), inode }))
+    }
+
+    fn create_dir_all(&self, _path: &Path) -> io::Result<()> {
+        // Folders are implied by the names below them.
+        if self.state().call().is_some() { Err(injected()) } else { Ok(()) }
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let mut state = self.state();
+        if state.call().is_some() {
+            return Err(injected());
+        }
+        let inode = state.find(from)?;
+        state.change_names(vec![(from.to_owned(), None), (to.to_owned(), Some(inode))]);
+        Ok(())
+    }
+
+    fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let mut state = self.state();
+        if state.call().is_some() {
+            return Err(injected());
+        }
+        let inode = state.find(from)?;
+        if state.find(to).is_ok() {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        state.change_names(vec![(to.to_owned(), Some(inode))]);
+        Ok(())
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        let mut state = self.state();
+        if state.call().is_some() {
+            return Err(injected());
+        }
+        state.find(path)?;
+        state.change_names(vec![(path.to_owned(), None)]);
+        Ok(())
+    }
+
+    fn sync_dir(&self, path: &Path) -> io::Result<()> {
+        let mut state = self.state();
+        if state.call().is_some() {
+            return Err(injected());
+        }
+        let here = |p: &Path| p.parent() == Some(path);
+        let (done, rest): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut state.pending).into_iter().partition(|step| step.iter().any(|(p, _)| here(p)));
+        state.pending = rest;
+        for (path, inode) in done.into_iter().flatten() {
+            match inode {
+                Some(inode) => state.durable.insert(path, inode),
+                None => state.durable.remove(&path),
+            };
+        }
+        Ok(())
+    }
+}
+
+#[derive(Debug)]
+struct SimFile {
+    disk: SimDisk,
+    inode: Inode,
+}
+
+impl SimFile {
+    fn change(&mut self, change: Change, part: usize) {
+        let mut state = self.disk.state();
+        let file = &mut state.files[self.inode];
+        change.apply(&mut file.visible, part);
+        let kept = match change {
+            Change::Write { offset, bytes } => Change::Write { offset, bytes: bytes[..part].to_vec() },
+            size @ Change::Size(_) => size,
+        };
+        file.pending.push(kept);
+    }
+}
+
+impl DiskFile for SimFile {
+    fn size(&self) -> io::Result<u64> {
+        Ok(self.disk.state().files[self.inode].visible.len() as u64)
+    }
+
+    fn read_at(&self, into: &mut [u8], offset: u64) -> io::Result<usize> {
+        let state = self.disk.state();
+        let all = &state.files[self.inode].visible;
+        let from = usize::try_from(offset).unwrap_or(usize::MAX).min(all.len());
+        let n = into.len().min(all.len() - from);
+        into[..n].copy_from_slice(&all[from..from + n]);
+        Ok(n)
+    }
+
+    fn write_at(&mut self, bytes: &[u8], offset: u64) -> io::Result<usize> {
+        let failure = self.disk.state().call();
+        let offset = usize::try_from(offset).map_err(io::Error::other)?;
+        let change = Change::Write { offset, bytes: bytes.to_vec() };
+        match failure {
+            None => {
+                self.change(change, bytes.len());
+                Ok(bytes.len())
+            }
+            Some(Failure::Torn) => {
+                self.change(change, bytes.len() / 2);
+                Err(injected())
+            }
+            Some(Failure::Clean | Failure::Dropped) => Err(injected()),
+        }
+    }
+
+    fn set_size(&mut self, size: u64) -> io::Result<()> {
+        if self.disk.state().call().is_some() {
+            return Err(injected());
+        }
+        self.change(Change::Size(usize::try_from(size).map_err(io::Error::other)?), 0);
+        Ok(())
+    }
+
+    fn sync_data(&mut self) -> io::Result<()> {
+        let mut state = self.disk.state();
+        let failure = state.call();
+        let file = &mut state.files[self.inode];
+        match failure {
+            None => {
+                // Only what is marked as pending is written out: see `Dropped`.
+                for change in std::mem::take(&mut file.pending) {
+                    let length = if let Change::Write { bytes, .. } = &change { bytes.len() } else { 0 };
+                    change.apply(&mut file.durable, length);
+                }
+                Ok(())
+            }
+            Some(Failure::Dropped) => {
+                file.pending.clear();
+                Err(injected())
+            }
+            Some(Failure::Clean | Failure::Torn) => Err(injected()),
+        }
+    }
+}
