@@ -110,3 +110,29 @@ fn a_home_is_not_written_over() {
     let error = run(&Options::with_defaults(dir.path().to_owned(), 1)).unwrap_err();
     assert!(error.to_string().contains("is not empty"), "{error}");
 }
+
+/// What is read of a made home can be written again byte for byte, plain and compressed.
+#[test]
+fn every_record_survives_reading() {
+    use threadkeep_record::{Envelope, LineState, check_line};
+    use threadkeep_rollout::records::{BUFFER, LineReader};
+    use threadkeep_rollout::source::Follow;
+
+    let dir = tempfile::tempdir().unwrap();
+    let home = dir.path().join("home");
+    for entry in make(&home, |options| options.zst = 0.3) {
+        let form = threadkeep_rollout::RolloutName::parse(entry.path.rsplit('/').next().unwrap()).unwrap().form;
+        let mut again = Vec::new();
+        let mut lines = LineReader::open(&home.join(&entry.path), form, Follow::Nothing, BUFFER).unwrap();
+        while let Some(line) = lines.next_line() {
+            let LineState::Record(record) = check_line(line.bytes) else {
+                panic!("line {} of {}", line.number, entry.path)
+            };
+            let payload = Envelope::parse(record).unwrap().payload.as_bytes().as_ptr_range();
+            assert!(record.as_ptr_range().contains(&payload.start) && payload.end <= record.as_ptr_range().end);
+            again.extend_from_slice(line.bytes);
+            again.push(b'\n');
+        }
+        assert!(again == rollout(&home, &entry).into_bytes(), "{}", entry.path);
+    }
+}
