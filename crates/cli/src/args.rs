@@ -114,7 +114,7 @@ pub struct ListArgs {
     #[arg(long)]
     pub asc: bool,
     /// Threads a page
-    #[arg(long, value_name = "N", default_value_t = 50)]
+    #[arg(long, value_name = "N", default_value_t = 50, value_parser = page_size)]
     pub limit: usize,
     /// Continue behind a page
     #[arg(long, value_name = "CURSOR")]
@@ -150,7 +150,7 @@ pub struct SearchArgs {
     #[arg(long)]
     pub case_sensitive: bool,
     /// Hits a page
-    #[arg(long, value_name = "N", default_value_t = 20)]
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = page_size)]
     pub limit: usize,
     /// Continue behind a page
     #[arg(long, value_name = "CURSOR")]
@@ -178,7 +178,7 @@ pub struct ShowArgs {
     #[arg(long, conflicts_with = "full")]
     pub raw: bool,
     /// Turns a page (with --json; 50 there)
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = page_size)]
     pub limit: Option<usize>,
     /// Continue behind a page
     #[arg(long, value_name = "CURSOR")]
@@ -255,6 +255,16 @@ impl Global {
     /// A store over the homes.
     pub fn store(&self) -> Result<LocalStore, Failure> {
         Ok(LocalStore::new(self.homes()?, self.sqlite_home.clone()))
+    }
+}
+
+/// A page has at least one row.
+fn page_size(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(0) => Err("a page has at least 1".into()),
+        Ok(n) if n > 1_000_000 => Err("at most 1000000".into()),
+        Ok(n) => Ok(n),
+        Err(_) => Err("not a number of rows".into()),
     }
 }
 

@@ -8,7 +8,23 @@ pub mod show;
 
 use threadkeep_record::UtcMillis;
 
+use crate::human::shell_word;
+
 /// The clock of this run.
 pub fn now() -> UtcMillis {
     jiff::Timestamp::now().into()
+}
+
+/// The command that was given, with a cursor.
+pub fn again(cursor: &str) -> String {
+    let mut words = vec!["threadkeep".to_owned()];
+    let mut given = std::env::args_os().skip(1).map(|w| w.to_string_lossy().into_owned());
+    while let Some(word) = given.next() {
+        if word == "--cursor" {
+            given.next();
+        } else if !word.starts_with("--cursor=") {
+            words.push(shell_word(&word));
+        }
+    }
+    format!("{} --cursor {cursor}", words.join(" "))
 }

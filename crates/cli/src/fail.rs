@@ -72,8 +72,12 @@ impl Failure {
         if let Some(path) = &self.path {
             text.push_str(&format!(": {}", visible_line(path)));
         }
-        for (id, what) in &self.candidates {
+        const SHOWN: usize = 20;
+        for (id, what) in self.candidates.iter().take(SHOWN) {
             text.push_str(&format!("\n  {id}  {}", human_cut(what)));
+        }
+        if self.candidates.len() > SHOWN {
+            text.push_str(&format!("\n  … and {} more", self.candidates.len() - SHOWN));
         }
         if let Some(hint) = &self.hint {
             text.push_str(&format!("\n  hint: {hint}"));
@@ -107,10 +111,12 @@ impl From<LookupError> for Failure {
             LookupError::NotFound { .. } => Self::new(Kind::NotFound, message)
                 .hint("`threadkeep list --all` shows every thread; other homes are given with --home"),
             LookupError::Ambiguous { candidates, .. } => {
-                Self { candidates, ..Self::new(Kind::Ambiguous, message).hint("give a longer id") }
+                Self { candidates, ..Self::new(Kind::Ambiguous, message).hint("give more of the id") }
             }
             LookupError::Gone { .. } => Self::new(Kind::NotFound, message)
                 .hint("a backup of the file, put back in its place, brings the thread back"),
+            LookupError::Outside { .. } => Self::new(Kind::Usage, message)
+                .hint("`threadkeep show PATH` reads a file anywhere; a search looks in homes"),
             LookupError::Path { source, .. } => Self::new(
                 if source.kind() == std::io::ErrorKind::NotFound { Kind::NotFound } else { Kind::Failed },
                 message,

@@ -125,19 +125,38 @@ pub fn directory(path: &str) -> String {
     visible_line(path)
 }
 
-/// Cuts from the left, which of a path is the part that tells least.
+/// Cuts from the left to a width in terminal columns: of a path that is the part that tells least.
 pub fn fit_left(text: &str, width: usize) -> String {
-    let chars: Vec<char> = text.chars().collect();
-    if chars.len() <= width {
+    let columns = |s: &str| -> usize { s.chars().map(|c| c.width().unwrap_or(0)).sum() };
+    if columns(text) <= width {
         return text.to_owned();
     }
-    format!("…{}", chars[chars.len() - width.saturating_sub(1)..].iter().collect::<String>())
+    let start = text.char_indices().map(|(i, _)| i).find(|i| columns(&text[*i..]) < width).unwrap_or(text.len());
+    format!("…{}", &text[start..])
 }
 
-/// A word a shell takes as one.
+/// A word a shell takes as one. Control characters are spelt, so that the line can be printed as it is.
 pub fn shell_word(text: &str) -> String {
     let plain = !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_./=:@%+,~".contains(&b));
-    if plain { text.to_owned() } else { format!("'{}'", text.replace('\'', "'\\''")) }
+    if plain {
+        return text.to_owned();
+    }
+    if visible(text) == text && !text.contains(['\n', '\t']) {
+        return format!("'{}'", text.replace('\'', "'\\''"));
+    }
+    let mut out = String::from("$'");
+    for c in text.chars() {
+        match c {
+            '\'' | '\\' => out.extend(['\\', c]),
+            ' '..='~' => out.push(c),
+            other => {
+                let mut bytes = [0; 4];
+                out.extend(other.encode_utf8(&mut bytes).bytes().map(|b| format!("\\x{b:02x}")));
+            }
+        }
+    }
+    out.push('\'');
+    out
 }
 
 #[cfg(test)]

@@ -37,7 +37,8 @@ impl<'q> Filter<'q> {
     #[must_use]
     pub fn reasons(&self) -> Vec<Reason> {
         let q = self.query;
-        let mut reasons = vec![if q.archived_only { "not_archived" } else { "archived" }];
+        let mut reasons = vec!["archived"];
+        reasons.extend(q.archived_only.then_some("not_archived"));
         let given = [
             ("cwd", q.cwd.is_some()),
             ("source", !q.sources.is_empty()),
@@ -101,7 +102,9 @@ impl<'q> Filter<'q> {
             return Some("named");
         }
         if let Some(text) = &self.matching
-            && ![&t.name, &t.preview].into_iter().flatten().any(|s| s.to_lowercase().contains(text))
+            && !row.preview_matches
+            && !self.preview_matches(row)
+            && !t.name.as_ref().is_some_and(|n| n.to_lowercase().contains(text))
         {
             return Some("match");
         }
@@ -118,6 +121,13 @@ impl<'q> Filter<'q> {
         None
     }
 
+    /// Whether the preview holds the text that is asked for.
+    #[must_use]
+    pub fn preview_matches(&self, row: &Row) -> bool {
+        let Some(text) = &self.matching else { return false };
+        row.thread.preview.as_ref().is_some_and(|p| p.to_lowercase().contains(text))
+    }
+
     fn is_cwd(&self, cwd: &str, want: &Path) -> bool {
         let mut resolved = self.resolved.lock().unwrap_or_else(PoisonError::into_inner);
         resolved.entry(cwd.to_owned()).or_insert_with(|| resolve(cwd)) == want
@@ -125,7 +135,7 @@ impl<'q> Filter<'q> {
 }
 
 fn source_fits(wanted: &str, word: &str, source: Option<&serde_json::Value>) -> bool {
-    let wanted = wanted.trim_end_matches('s');
+    let wanted = if wanted == "subagents" { "subagent" } else { wanted };
     if wanted == word || wanted == "editor" && word == "vscode" {
         return true;
     }

@@ -3,6 +3,7 @@
 //! Until references came, a fork copied its parent's records after its own header, with the time of the copy. Text and
 //! tokens in that part are the parent's and must not count twice.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::Path;
 
 use threadkeep_record::fold::{Check, Fold, FoldLine};
@@ -90,7 +91,7 @@ fn times(record: &[u8]) -> (Option<UtcMillis>, Option<UtcMillis>) {
 /// The parent's records, in order.
 struct Original {
     lines: LineReader,
-    waiting: std::collections::VecDeque<Vec<u8>>,
+    waiting: std::collections::VecDeque<Content>,
 }
 
 impl Original {
@@ -120,11 +121,20 @@ impl Original {
     }
 }
 
-/// A record without its time: kind and payload.
-fn content(record: &[u8], long: bool) -> Vec<u8> {
-    match sniff::sniff(record) {
-        Some(s) => record[s.payload_at..].to_vec(),
-        None if long => record.to_vec(),
-        None => Envelope::parse(record).map_or_else(|| record.to_vec(), |e| e.payload.as_bytes().to_vec()),
-    }
+/// A record without its time, as length and hash of its payload: some records are megabytes long.
+type Content = (usize, u64);
+
+fn content(record: &[u8], long: bool) -> Content {
+    let envelope;
+    let payload = match sniff::sniff(record) {
+        Some(s) => &record[s.payload_at..],
+        None if long => record,
+        None => {
+            envelope = Envelope::parse(record);
+            envelope.as_ref().map_or(record, |e| e.payload.as_bytes())
+        }
+    };
+    let mut hasher = DefaultHasher::new();
+    payload.hash(&mut hasher);
+    (payload.len(), hasher.finish())
 }

@@ -8,6 +8,7 @@ use threadkeep_record::{ThreadId, UtcMillis};
 use threadkeep_rollout::facts::Depth;
 use threadkeep_rollout::home::Home;
 use threadkeep_rollout::par;
+use threadkeep_store::cursor::Given;
 use threadkeep_store::{Cursor, Direction, InvalidCursor, ListQuery, SortKey};
 
 use crate::as_of;
@@ -77,6 +78,11 @@ impl LocalStore {
         &self.homes
     }
 
+    /// A short text that tells these homes from others.
+    pub(crate) fn tag(&self) -> String {
+        Given::tag(self.homes.iter().map(|h| h.path().to_string_lossy()))
+    }
+
     /// Looks at every home once.
     #[must_use]
     pub fn catalogs(&self) -> Vec<Catalog> {
@@ -93,20 +99,40 @@ impl LocalStore {
         now: UtcMillis,
     ) -> Result<ListPage, InvalidCursor> {
         let cursor = cursor.map(Cursor::decode).transpose()?;
+        if cursor.as_ref().is_some_and(|c| c.homes != self.tag()) {
+            return Err(InvalidCursor("it belongs to another home".into()));
+        }
         let query = cursor.as_ref().map_or(query, |c| &c.query);
         let catalogs = self.catalogs();
-        Ok(page(&catalogs, query, cursor.as_ref(), options, now))
+        let mut page = page(&catalogs, query, cursor.as_ref(), options, now);
+        // A cursor is of use only where it was made.
+        if let Some(mut next) = page.next_cursor.as_deref().map(Cursor::decode).transpose()? {
+            next.homes = self.tag();
+            page.next_cursor = Some(next.encode());
+        }
+        Ok(page)
     }
 }
 
-/// Every thread of the catalogs once: a thread that several homes show is taken from the first.
+/// Every thread of the catalogs once.
 pub(crate) fn candidates(catalogs: &[Catalog]) -> Vec<Candidate> {
     let mut all = Vec::new();
-    let mut seen: HashSet<ThreadId> = HashSet::new();
     let several = catalogs.len() > 1;
+    // Of a thread that several homes show, the file that was written last is the thread.
+    let mut newest: HashMap<ThreadId, (i128, usize)> = HashMap::new();
+    for (home, catalog) in catalogs.iter().enumerate().filter(|_| several) {
+        for g in &catalog.groups {
+            if let Some(id) = g.id
+                && newest.get(&id).is_none_or(|(mtime, _)| g.mtime_ns > *mtime)
+            {
+                newest.insert(id, (g.mtime_ns, home));
+            }
+        }
+    }
+    let mut seen: HashSet<ThreadId> = newest.keys().copied().collect();
     for (home, catalog) in catalogs.iter().enumerate() {
         for (group, g) in catalog.groups.iter().enumerate() {
-            if !several || g.id.is_none_or(|id| seen.insert(id)) {
+            if !several || g.id.is_none_or(|id| newest.get(&id).is_some_and(|(_, h)| *h == home)) {
                 all.push(Candidate::Group { home, group });
             }
         }
@@ -231,7 +257,7 @@ fn by_modification(
     let mut looked_at = 0;
     let mut floor = i64::MAX;
     loop {
-        let batch = (limit + limit / 8 + 8).max(looked_at).min(all.len() - looked_at);
+        let batch = limit.saturating_add(limit / 8 + 8).max(looked_at).min(all.len() - looked_at);
         if batch == 0 {
             break;
         }
@@ -244,6 +270,19 @@ fn by_modification(
             all[sorted..end].sort_unstable_by_key(|c| std::cmp::Reverse(mtime(c)));
             sorted = end;
         }
+        // Files of one moment belong together: where the look stops must lie between two moments.
+        let last = UtcMillis::from_nanos(mtime(&all[looked_at + batch - 1]));
+        let mut end = looked_at + batch;
+        for i in end..all.len() {
+            if UtcMillis::from_nanos(mtime(&all[i])) == last {
+                all.swap(i, end);
+                end += 1;
+            }
+        }
+        if end > looked_at + batch {
+            sorted = sorted.min(end);
+        }
+        let batch = end - looked_at;
         let next = &all[looked_at..looked_at + batch];
         let mut loaded: Vec<(usize, Row)> =
             par::map(next, |c| load(catalogs, *c, first_depth(catalogs, *c, false))).into_iter().flatten().collect();
@@ -254,6 +293,7 @@ fn by_modification(
                 None => rows.push((home, row)),
             }
         }
+        merge_by_header(catalogs, &mut rows);
         looked_at += batch;
         floor = all.get(looked_at - 1).map_or(i64::MIN, |c| UtcMillis::from_nanos(mtime(c)).0);
         rows.sort_by(|(_, a), (_, b)| (b.updated(), &b.key).cmp(&(a.updated(), &a.key)));
@@ -323,7 +363,13 @@ fn exact(
         Depth::Whole(_) if !small && !needs_whole => Depth::HeadAndTail,
         other => other,
     };
-    let mut rows: Vec<(usize, Row)> = par::map(all, |c| load(catalogs, *c, depth(*c))).into_iter().flatten().collect();
+    let light = |c: &Candidate| {
+        let (home, mut row) = load(catalogs, *c, depth(*c))?;
+        row.preview_matches = filter.preview_matches(&row);
+        row.lighten();
+        Some((home, row))
+    };
+    let mut rows: Vec<(usize, Row)> = par::map(all, light).into_iter().flatten().collect();
     add_names(catalogs, &mut rows);
     merge_by_header(catalogs, &mut rows);
     let children = children(catalogs, &rows);

@@ -38,6 +38,12 @@ pub enum LookupError {
         /// Where its file was.
         path: String,
     },
+    /// A file outside the homes, where only files of homes are looked at.
+    #[error("{} is not in a home", path.display())]
+    Outside {
+        /// The file.
+        path: PathBuf,
+    },
     /// A path that cannot be read.
     #[error("failed to resolve rollout path `{}`: {source}", path.display())]
     Path {
@@ -70,9 +76,14 @@ impl LocalStore {
         Ok(OpenThread { catalogs, home, row, history })
     }
 
-    /// The key of the thread that a query means, as searches take it.
+    /// The key of the thread that a query means, as searches take it. A search looks in homes, so a file outside them
+    /// is refused.
     pub fn thread_key(&self, query: &str) -> Result<String, LookupError> {
-        find(&self.catalogs(), query, Depth::Head).map(|(_, row)| row.key)
+        let (_, row) = find(&self.catalogs(), query, Depth::Head)?;
+        match row.members.iter().find(|m| m.entry.path.is_absolute()) {
+            Some(m) => Err(LookupError::Outside { path: m.entry.path.clone() }),
+            None => Ok(row.key),
+        }
     }
 }
 
@@ -87,7 +98,9 @@ fn find(catalogs: &[Catalog], query: &str, depth: Depth) -> Result<(usize, Row),
     }
     let looks_like_path =
         query.contains(['/', '\\']) || [".jsonl", ".jsonl.zst", ".json"].iter().any(|e| query.ends_with(e));
-    if looks_like_path {
+    // A name may look like a path (`feat/login`); a file that is there comes first.
+    let exists = |p: &Path| p.exists() || catalogs.iter().any(|c| c.home.absolute(p).exists());
+    if looks_like_path && (exists(Path::new(query)) || by_name(catalogs, query).0.is_empty()) {
         return by_path(catalogs, Path::new(query), depth);
     }
     let (named, dangling) = by_name(catalogs, query);
@@ -122,11 +135,13 @@ fn by_id(catalogs: &[Catalog], id: ThreadId, depth: Depth) -> Option<Result<(usi
         let (home, row) = load(catalogs, *c, Depth::Head)?;
         (row.thread.id == Some(id) && !row.members.is_empty()).then_some((home, row))
     });
-    if let Some((home, found)) = by_header.into_iter().flatten().next() {
+    let mut found = by_header.into_iter().flatten();
+    if let Some((home, first)) = found.next() {
         let catalog = &catalogs[home];
-        let members = found.members.iter().map(|m| row::member(catalog, &m.entry, depth)).collect();
-        let name_id = found.members[0].entry.name.id;
-        return done(home, row::build(catalog, name_id, members, depth));
+        let same_home = found.filter(|(h, _)| *h == home).flat_map(|(_, row)| row.members);
+        let all: Vec<Member> = first.members.into_iter().chain(same_home).collect();
+        let members = all.iter().map(|m| row::member(catalog, &m.entry, depth)).collect();
+        return done(home, row::build(catalog, all[0].entry.name.id, members, depth));
     }
     for catalog in catalogs {
         if let Some(db) = catalog.ghosts.get(&id) {
@@ -155,7 +170,10 @@ impl OpenThread {
 
 fn by_path(catalogs: &[Catalog], path: &Path, depth: Depth) -> Result<(usize, Row), LookupError> {
     let failed = |source| LookupError::Path { path: path.to_owned(), source };
-    let in_home = catalogs.iter().map(|c| c.home.absolute(path)).find(|p| p.exists());
+    // A rollout that was compressed keeps the name of its plain form.
+    let packed = PathBuf::from(format!("{}.zst", path.display()));
+    let path = if !path.exists() && packed.exists() { packed.as_path() } else { path };
+    let in_home = catalogs.iter().flat_map(|c| [c.home.absolute(path), c.home.absolute(&packed)]).find(|p| p.exists());
     let found = if path.exists() { path.to_owned() } else { in_home.unwrap_or_else(|| path.to_owned()) };
     let full = std::fs::canonicalize(&found).map_err(|e| {
         failed(if e.kind() == std::io::ErrorKind::NotFound {
@@ -201,14 +219,22 @@ fn by_name(catalogs: &[Catalog], query: &str) -> (Vec<ThreadId>, Vec<ThreadId>) 
     for catalog in catalogs {
         for (id, name) in catalog.names.named() {
             if name == query && !found.contains(&id) {
-                if catalog.group(id).is_some() { found.push(id) } else { dangling.push(id) }
+                if catalog.group(id).is_some() {
+                    found.push(id);
+                } else if !dangling.contains(&id) {
+                    dangling.push(id);
+                }
             }
         }
         let rows = catalog.db.lock().unwrap_or_else(std::sync::PoisonError::into_inner).named();
         for (id, row) in rows {
             let only_there = catalog.names.entry(id).is_none() || row.name.is_some();
             if only_there && row.explicit_name(None) == Some(query) && !found.contains(&id) {
-                if catalog.group(id).is_some() { found.push(id) } else { dangling.push(id) }
+                if catalog.group(id).is_some() {
+                    found.push(id);
+                } else if !dangling.contains(&id) {
+                    dangling.push(id);
+                }
             }
         }
     }

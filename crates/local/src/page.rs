@@ -65,7 +65,8 @@ pub(crate) fn enrich(catalogs: &[Catalog], rows: &mut [(usize, Row)], small: boo
         .iter()
         .enumerate()
         .filter(|(_, (_, row))| {
-            let partial = row.members.iter().any(|m| m.facts.whole.is_none())
+            let partial = row.lightened
+                || row.members.iter().any(|m| m.facts.whole.is_none())
                 || row.members.len() > 1 && row.thread.turns.is_none();
             let fits = count || row.thread.bytes <= budget;
             if partial && fits {
@@ -89,7 +90,7 @@ pub(crate) fn enrich(catalogs: &[Catalog], rows: &mut [(usize, Row)], small: boo
         new.thread.archived_at = old.archived_at;
         new.thread.live = old.live.clone();
         new.thread.git = old.git.clone();
-        if old.forked_from_id.is_some() {
+        if old.forked_from_id.is_some() && !rows[i].1.lightened {
             new.thread.preview = old.preview.clone();
         }
         rows[i].1 = new;

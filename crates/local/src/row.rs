@@ -34,9 +34,28 @@ pub struct Row {
     pub key: String,
     /// Newest modification time of its files.
     pub mtime: UtcMillis,
+    /// Its preview was found to hold what a query asks for.
+    pub preview_matches: bool,
+    /// Long texts were cut, since only the rows of a page need them whole.
+    pub lightened: bool,
 }
 
+/// Texts of rows that are not on the page are cut here.
+const LIGHT: usize = 512;
+
 impl Row {
+    /// Cuts long texts, so that choosing a page does not take memory for every message of a home.
+    pub fn lighten(&mut self) {
+        let facts = self.members.iter_mut().flat_map(|m| [&mut m.facts.preview, &mut m.facts.first_user_message]);
+        for text in [&mut self.thread.preview, &mut self.thread.first_user_message].into_iter().chain(facts) {
+            if let Some(text) = text.as_mut().filter(|t| t.len() > LIGHT) {
+                let end = (0..=LIGHT).rev().find(|i| text.is_char_boundary(*i)).unwrap_or(0);
+                *text = text[..end].to_owned();
+                self.lightened = true;
+            }
+        }
+    }
+
     /// The time that a sort key orders by; never absent, so that the order is total.
     #[must_use]
     pub fn updated(&self) -> UtcMillis {
@@ -236,7 +255,17 @@ pub fn build(catalog: &Catalog, name_id: Option<ThreadId>, mut members: Vec<Memb
     };
     let class = header.map_or(SourceClass::Person, |h| h.source_class());
     let key = id.map_or_else(|| shown(&members[assembly.head].entry.path), |i| i.to_string());
-    Row { thread, members, assembly: Some(assembly), class, empty, key, mtime }
+    Row {
+        thread,
+        members,
+        assembly: Some(assembly),
+        class,
+        empty,
+        key,
+        mtime,
+        preview_matches: false,
+        lightened: false,
+    }
 }
 
 /// A row for a thread of which only Codex's database row is left.
@@ -285,6 +314,8 @@ pub fn ghost(id: ThreadId, row: &DbRow) -> Row {
         class,
         empty: false,
         key: id.to_string(),
+        preview_matches: false,
+        lightened: false,
     }
 }
 

@@ -8,7 +8,7 @@ mod simd;
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 
-use threadkeep_record::{Speaker, UtcMillis};
+use threadkeep_record::{SourceClass, Speaker, UtcMillis};
 use threadkeep_rollout::facts::Depth;
 use threadkeep_rollout::par;
 use threadkeep_rollout::tail;
@@ -35,8 +35,8 @@ pub struct SearchOptions {
 /// A page of hits.
 #[derive(Debug)]
 pub struct SearchPage {
-    /// The hits, each with the index of its home and whether its thread is archived.
-    pub hits: Vec<(usize, bool, SearchHit)>,
+    /// The hits.
+    pub hits: Vec<HitRow>,
     /// Threads with a hit, where all were scanned.
     pub threads: Option<u64>,
     /// Where the next page begins; `None` at the end.
@@ -47,8 +47,21 @@ pub struct SearchPage {
     pub reason: String,
     /// What a person should know.
     pub notes: Vec<String>,
-    /// See [`crate::list::ListPage::short_id`].
-    pub names: HashMap<String, String>,
+    /// Name and preview of each thread with a hit, by its id.
+    pub titles: HashMap<String, (Option<String>, Option<String>)>,
+}
+
+/// A hit with what is to be known of its thread.
+#[derive(Debug)]
+pub struct HitRow {
+    /// Index of its home.
+    pub home: usize,
+    /// The thread is archived.
+    pub archived: bool,
+    /// Who started the thread.
+    pub class: SourceClass,
+    /// The hit.
+    pub hit: SearchHit,
 }
 
 /// Why a search cannot be made.
@@ -76,6 +89,9 @@ impl LocalStore {
         now: UtcMillis,
     ) -> Result<SearchPage, SearchError> {
         let cursor = cursor.map(SearchCursor::decode).transpose()?;
+        if cursor.as_ref().is_some_and(|c| c.homes != self.tag()) {
+            return Err(InvalidCursor("it belongs to another home".into()).into());
+        }
         let (mut query, search) = match &cursor {
             Some(c) => (c.query.clone(), c.search.clone()),
             None => (query.clone(), search.clone()),
@@ -118,15 +134,17 @@ impl LocalStore {
             let mut keep = keep.into_iter();
             ordered.retain(|_| keep.next().unwrap_or(true));
         }
+        let searched: Option<HashSet<String>> =
+            narrowed.then(|| ordered.iter().map(|(_, key, _)| key.clone()).collect());
         ordered.sort_unstable_by(|a, b| (b.0, &b.1).cmp(&(a.0, &a.1)));
         if let Some(c) = &cursor {
-            // What was written to since the first page moved to the front; it stays where the walk found it only by
-            // its key, so nothing that was given comes again.
-            let moved = |key: &str| c.given.as_ref().is_some_and(|g| !g.has(key));
-            ordered.retain(|(ms, key, _)| (*ms, key) <= (c.thread_ms, &c.thread) || moved(key));
-            if let Some(g) = &c.given {
-                ordered.retain(|(_, key, _)| !g.has(key) || *key == c.thread);
-            }
+            // A thread that was written to since the first page moved to the front. It is still looked at, unless its
+            // hits were given. (In a small home the order is not by modification time, so all such threads are.)
+            let given = |key: &str| c.given.as_ref().is_some_and(|g| g.has(key));
+            ordered.retain(|(ms, key, _)| {
+                let behind = (*ms, key) <= (c.thread_ms, &c.thread);
+                *key == c.thread || !given(key) && (behind || small || *ms > c.as_of_ms)
+            });
             if let Some(at) = ordered.iter().position(|(_, key, _)| *key == c.thread) {
                 let reached = ordered.remove(at);
                 ordered.insert(0, reached);
@@ -148,9 +166,11 @@ impl LocalStore {
             complete: false,
             reason: String::new(),
             notes: vec![],
-            names: HashMap::new(),
+            titles: HashMap::new(),
         };
         let mut threads = 0;
+        let mut given_keys = cursor.as_ref().and_then(|c| c.given.clone()).unwrap_or_default();
+        let mut problems = Vec::new();
         let mut next = 0;
         let mut batch = if want == usize::MAX { 4096 } else { 32 };
         'pages: while next < ordered.len() {
@@ -159,9 +179,10 @@ impl LocalStore {
             let found = par::map_with(part, Vec::new, |buffer: &mut Vec<u8>, (ms, key, c)| {
                 let already = skip(key);
                 let scanner = Scan { want: scanner.want.saturating_add(already), ..scanner };
-                scan_thread(&catalogs, *c, key, *ms, &scanner, &names, explicit, buffer)
+                scan_thread(&catalogs, *c, key, *ms, &scanner, &names, searched.as_ref(), explicit, buffer)
             });
             for f in found.into_iter().flatten() {
+                problems.extend(f.problem.clone());
                 if f.hits.is_empty() {
                     continue;
                 }
@@ -171,17 +192,16 @@ impl LocalStore {
                 let fresh = f.hits.len().saturating_sub(already);
                 let take = fresh.min(room);
                 if take > 0 {
-                    if let Some(name) = names.get(&f.key) {
-                        page.names.insert(f.key.clone(), name.clone());
-                    }
-                    page.hits.extend(place(&catalogs, &f, already, take).into_iter().map(|h| (f.home, f.archived, h)));
+                    page.titles.insert(f.key.clone(), (names.get(&f.key).cloned(), f.preview.clone()));
+                    let placed = place(&catalogs, &f, already, take);
+                    let row = |hit| HitRow { home: f.home, archived: f.archived, class: f.class, hit };
+                    page.hits.extend(placed.into_iter().map(row));
+                }
+                if fresh == take && page.next_cursor.is_none() {
+                    given_keys.add(&f.key);
                 }
                 if fresh > take && page.next_cursor.is_none() {
-                    let given = if take > 0 {
-                        (f.order_ms, f.key.clone(), (already + take) as u64)
-                    } else {
-                        (f.order_ms, f.key.clone(), already as u64)
-                    };
+                    let given = (f.order_ms, f.key.clone(), (already + take) as u64);
                     let mut next = SearchCursor::new(
                         query.clone(),
                         search.clone(),
@@ -190,12 +210,8 @@ impl LocalStore {
                         given.1,
                         given.2,
                     );
-                    if small {
-                        // What was passed, with or without a hit, is not looked at again.
-                        let mut passed = cursor.as_ref().and_then(|c| c.given.clone()).unwrap_or_default();
-                        ordered.iter().take_while(|(_, key, _)| *key != f.key).for_each(|(_, key, _)| passed.add(key));
-                        next.given = Some(passed);
-                    }
+                    next.given = Some(given_keys.clone());
+                    next.homes = self.tag();
                     page.next_cursor = Some(next.encode());
                     if !options.count {
                         break 'pages;
@@ -207,9 +223,10 @@ impl LocalStore {
         }
         let all_scanned = next >= ordered.len() && cursor.is_none();
         page.threads = (all_scanned || options.count && cursor.is_none()).then_some(threads);
-        page.complete = page.next_cursor.is_none() && catalogs.iter().all(|c| c.complete);
+        page.complete = page.next_cursor.is_none() && problems.is_empty() && catalogs.iter().all(|c| c.complete);
         page.reason = if small { "read from the files".into() } else { "threads ordered by modification time".into() };
-        page.notes = catalogs.iter().flat_map(|c| c.notes.iter().cloned().chain(c.late_notes())).collect();
+        page.notes =
+            catalogs.iter().flat_map(|c| c.notes.iter().cloned().chain(c.late_notes())).chain(problems).collect();
         Ok(page)
     }
 }
@@ -285,6 +302,8 @@ fn order(catalogs: &[Catalog], c: Candidate, exact: bool) -> (i64, String) {
     }
 }
 
+/// Finds the hits of a thread that are to be given. Some are dropped after the scan (second accounts, inherited text),
+/// so a scan that stopped at its limit with too few left is made again with a larger one.
 #[allow(clippy::too_many_arguments, reason = "one call site, all of them facts of one search")]
 fn scan_thread(
     catalogs: &[Catalog],
@@ -293,6 +312,31 @@ fn scan_thread(
     order_ms: i64,
     scan: &Scan<'_>,
     names: &HashMap<String, String>,
+    searched: Option<&HashSet<String>>,
+    explicit: bool,
+    buffer: &mut Vec<u8>,
+) -> Option<Found> {
+    let mut want = scan.want;
+    loop {
+        let wider = Scan { want, ..*scan };
+        let found = scan_once(catalogs, c, key, order_ms, &wider, names, searched, explicit, buffer);
+        let enough = found.as_ref().is_none_or(|f| !f.stopped || f.hits.len() >= scan.want);
+        if enough {
+            return found;
+        }
+        want = want.saturating_mul(4);
+    }
+}
+
+#[allow(clippy::too_many_arguments, reason = "one call site, all of them facts of one search")]
+fn scan_once(
+    catalogs: &[Catalog],
+    c: Candidate,
+    key: &str,
+    order_ms: i64,
+    scan: &Scan<'_>,
+    names: &HashMap<String, String>,
+    searched: Option<&HashSet<String>>,
     explicit: bool,
     buffer: &mut Vec<u8>,
 ) -> Option<Found> {
@@ -314,24 +358,46 @@ fn scan_thread(
                 order_ms,
                 hits,
                 history: None,
+                stopped: false,
+                problem: None,
+                preview: None,
+                class: SourceClass::Person,
             });
         }
     };
     let catalog = &catalogs[home];
     let g = &catalog.groups[group];
-    let mut found = Found { home, key: key.to_owned(), id: g.id, archived: g.archived, order_ms, hits, history: None };
+    let mut found = Found {
+        home,
+        key: key.to_owned(),
+        id: g.id,
+        archived: g.archived,
+        order_ms,
+        hits,
+        history: None,
+        stopped: false,
+        problem: None,
+        preview: None,
+        class: SourceClass::Person,
+    };
     if g.files.len() == 1 && !explicit {
         let entry = &catalog.files[g.files[0] as usize];
         let path = catalog.home.absolute(&entry.path);
-        let raw = scan.file(&path, entry.name.form, row::follow(entry), buffer);
+        let (raw, problem) = scan.file(&path, entry.name.form, row::follow(entry), buffer);
+        found.stopped = raw.len() >= scan.want;
+        found.problem = problem;
         found.hits.extend(raw.into_iter().map(|h| (Some(path.clone()), h)));
         if found.hits.is_empty() {
-            return None;
+            return found.problem.is_some().then_some(found);
         }
     }
     // From here on only threads with a hit, or with several files, are looked at.
-    let row = row::row(catalog, g, Depth::Head);
+    // Which of several files is the head is told by their ends, too.
+    let depth = if g.files.len() > 1 { Depth::HeadAndTail } else { Depth::Head };
+    let row = row::row(catalog, g, depth);
     found.id = row.thread.id;
+    found.preview = row.thread.preview.clone();
+    found.class = row.class;
     found.archived = row.thread.archived;
     let head = row.assembly.as_ref().map_or(0, |a| a.head);
     let history = row::history(catalog, row.thread.id, &row.members, head);
@@ -349,7 +415,9 @@ fn scan_thread(
             }
         }
         for (path, form, follow) in paths {
-            let mut raw = scan.file(&path, form, follow, buffer);
+            let (mut raw, problem) = scan.file(&path, form, follow, buffer);
+            found.problem = found.problem.take().or(problem);
+            found.stopped |= raw.len() >= scan.want;
             if !raw.is_empty() && is_plain_copy(catalog, &row, &path) {
                 continue;
             }
@@ -360,9 +428,9 @@ fn scan_thread(
             found.hits.extend(raw.into_iter().map(|h| (Some(path.clone()), h)));
         }
     }
-    drop_second_accounts(&history, &mut found.hits);
+    drop_second_accounts(&history, &mut found.hits, found.stopped);
     if !explicit {
-        drop_inherited(catalog, &row, &mut found.hits);
+        drop_inherited(catalog, &row, &mut found.hits, searched);
     }
     found.history = Some(history);
     Some(found)

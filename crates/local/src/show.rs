@@ -5,7 +5,7 @@ use std::io::{self, Write};
 
 use serde_json::{Map, Value, json};
 use threadkeep_record::item::{Image, Item, ItemBody, Origin};
-use threadkeep_record::{Envelope, LineState, Speaker, check_line, preview, sniff};
+use threadkeep_record::{Envelope, LineState, Speaker, check_line, long, preview};
 use threadkeep_rollout::lineage::Role;
 use threadkeep_rollout::records::{BUFFER, LineReader, RawLine};
 use threadkeep_store::turns::{Turn, TurnItem};
@@ -35,10 +35,11 @@ impl OpenThread {
 
     /// Reads the turns at the given places of the index, in order, handing each to `sink` until it returns false.
     pub fn read_turns(&self, index: &TurnIndex, wanted: &[usize], detail: Detail, sink: &mut dyn FnMut(Turn) -> bool) {
+        let mut reader = None;
         for place in wanted {
             let Some(entry) = index.turns.get(*place) else { continue };
             let next = index.turns.get(place + 1);
-            if !sink(self.read_turn(index, entry, next, detail)) {
+            if !sink(self.read_turn(index, entry, next, detail, &mut reader)) {
                 return;
             }
         }
@@ -66,21 +67,43 @@ impl OpenThread {
         }
     }
 
-    fn read_turn(&self, index: &TurnIndex, entry: &TurnEntry, next: Option<&TurnEntry>, detail: Detail) -> Turn {
-        let mut builder =
-            TurnBuilder { index, detail, items: Vec::new(), calls: HashSet::new(), reasoning: HashSet::new() };
+    /// Reads one turn. `reader` is what the turn before left: of turns that follow each other each line is read once,
+    /// which matters where a file cannot be entered in the middle.
+    fn read_turn(
+        &self,
+        index: &TurnIndex,
+        entry: &TurnEntry,
+        next: Option<&TurnEntry>,
+        detail: Detail,
+        reader: &mut Option<Reader>,
+    ) -> Turn {
+        let mut builder = TurnBuilder {
+            index,
+            detail,
+            items: Vec::new(),
+            second: Vec::new(),
+            calls: HashSet::new(),
+            reasoning: HashSet::new(),
+        };
         for (i, span) in self.history.spans.iter().enumerate().skip(entry.span) {
             if next.is_some_and(|n| n.span < i) {
                 break;
             }
-            let first = i == entry.span;
-            let (offset, line) = if first { (entry.offset, entry.line) } else { (0, 1) };
-            let Ok(mut lines) = LineReader::open_at(&span.path, span.form, span.follow, BUFFER, offset, line) else {
-                continue;
-            };
+            let (offset, line) = if i == entry.span { (entry.offset, entry.line) } else { (0, 1) };
+            let left = reader.take().filter(|r| (r.span, r.offset) == (i, offset)).map(|r| r.lines);
+            let open = || LineReader::open_at(&span.path, span.form, span.follow, BUFFER, offset, line).ok();
+            let Some(mut lines) = left.or_else(open) else { continue };
             let shown = shown(&span.shown);
             while let Some(line) = lines.next_line() {
-                if span.is_past(&line) || next.is_some_and(|n| n.span == i && line.offset >= n.offset) {
+                if span.is_past(&line) {
+                    break;
+                }
+                if next.is_some_and(|n| n.span == i && line.offset >= n.offset) {
+                    let (offset, long) = (line.offset, line.long);
+                    if !long {
+                        lines.step_back();
+                        *reader = Some(Reader { span: i, offset, lines });
+                    }
                     break;
                 }
                 builder.line(&line, &shown);
@@ -118,11 +141,20 @@ impl OpenThread {
     }
 }
 
+/// An open file, at the beginning of a turn.
+struct Reader {
+    span: usize,
+    offset: u64,
+    lines: LineReader,
+}
+
 /// Collects the items of one turn.
 struct TurnBuilder<'i> {
     index: &'i TurnIndex,
     detail: Detail,
     items: Vec<(Origin, TurnItem)>,
+    /// Places of messages of the model's account.
+    second: Vec<usize>,
     calls: HashSet<String>,
     reasoning: HashSet<String>,
 }
@@ -130,13 +162,20 @@ struct TurnBuilder<'i> {
 impl TurnBuilder<'_> {
     fn line(&mut self, line: &RawLine<'_>, path: &str) {
         if line.long {
-            let kind = sniff::sniff(line.bytes)
-                .map(|s| String::from_utf8_lossy(s.payload_type).into_owned())
-                .unwrap_or_default();
-            let mut item = blank("long_record", None, path, line);
-            item.text = "a record too long to be shown; --raw gives its bytes".into();
-            item.extra.insert("record".into(), json!(kind));
-            self.items.push((Origin::Other, item));
+            let Some(item) = long::item(line.bytes) else {
+                let mut unknown = blank("long_record", None, path, line);
+                unknown.text = "a record too long to be shown; --raw gives its bytes".into();
+                self.items.push((Origin::Other, unknown));
+                return;
+            };
+            if !self.index.accounts.is_second_account(&item)
+                && let Some(mut shown) = self.item(&item, line, path)
+            {
+                shown
+                    .extra
+                    .insert("cut".into(), json!("a record over 8 MiB; this is its beginning, --raw gives its bytes"));
+                self.items.push((item.origin, shown));
+            }
             return;
         }
         match check_line(line.bytes) {
@@ -159,9 +198,8 @@ impl TurnBuilder<'_> {
     fn record(&mut self, record: &[u8], line: &RawLine<'_>, path: &str) {
         let Some(envelope) = Envelope::parse(record) else { return };
         let mut item = Item::parse(&envelope);
-        if self.index.accounts.is_second_account(&item) {
-            return;
-        }
+        // A message of the model's account is kept for now: what no event tells is shown in the end.
+        let second = self.index.accounts.is_second_account(&item);
         let time = envelope.time();
         if let ItemBody::Reasoning { parts } = &mut item.body {
             // The model's account repeats what events told before.
@@ -195,6 +233,9 @@ impl TurnBuilder<'_> {
         }
         if let Some(mut shown) = self.item(&item, line, path) {
             shown.time = time;
+            if second {
+                self.second.push(self.items.len());
+            }
             self.items.push((item.origin, shown));
         }
     }
@@ -325,7 +366,20 @@ impl TurnBuilder<'_> {
                     _ => false,
                 })
         };
-        let keep: Vec<bool> = self.items.iter().map(|(o, i)| !doubled(*o, i)).collect();
+        let mut keep: Vec<bool> = self.items.iter().map(|(o, i)| !doubled(*o, i)).collect();
+        // An agent's message that no event repeats is shown; a person's only in a turn without any event of one, since
+        // beside events it was put there by a program.
+        let event = |kind: &'static str| {
+            let second = &self.second;
+            self.items.iter().enumerate().filter(move |(n, (_, i))| i.kind == kind && !second.contains(n))
+        };
+        let said: HashSet<&str> = event("agent_message").map(|(_, (_, i))| i.text.trim()).collect();
+        let by_person = event("user_message").next().is_some();
+        for n in &self.second {
+            let item = &self.items[*n].1;
+            let told = if item.kind == "user_message" { by_person } else { said.contains(item.text.trim()) };
+            keep[*n] &= !told;
+        }
         self.items.into_iter().zip(keep).filter(|(_, keep)| *keep).map(|((_, i), _)| i).collect()
     }
 }

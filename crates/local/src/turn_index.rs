@@ -2,7 +2,7 @@
 
 use threadkeep_record::damage;
 use threadkeep_record::turns::{Accounts, Signal, Step, TurnStatus, TurnTracker, signal_of_line};
-use threadkeep_record::{Envelope, Item, ItemBody, LineState, UtcMillis, check_line, sniff};
+use threadkeep_record::{Envelope, Item, ItemBody, LineState, UtcMillis, check_line, long, sniff};
 use threadkeep_rollout::block::{Block, BlockReader};
 use threadkeep_rollout::lineage::History;
 use threadkeep_rollout::records::{BUFFER, LineReader, RawLine};
@@ -49,6 +49,26 @@ impl TurnIndex {
         let mut indexer = TurnIndexer::new(history);
         indexer.run(usize::MAX);
         indexer.index
+    }
+
+    /// Whether the turn of a record has an event with a person's message.
+    #[must_use]
+    pub fn has_user_event(&self, history: &History, span: usize, offset: u64) -> bool {
+        let after = self.turns.partition_point(|t| (t.span, t.offset) <= (span, offset));
+        let Some(turn) = after.checked_sub(1).and_then(|i| self.turns.get(i)) else { return false };
+        let Some(s) = history.spans.get(turn.span) else { return false };
+        let Ok(mut lines) = LineReader::open_at(&s.path, s.form, s.follow, BUFFER, turn.offset, turn.line) else {
+            return false;
+        };
+        let end = self.turns.get(after).filter(|t| t.span == turn.span).map_or(u64::MAX, |t| t.offset);
+        while let Some(line) = lines.next_line().filter(|l| l.offset < end && !s.is_past(l)) {
+            let text = damage::trim(line.bytes);
+            let response = sniff::sniff(text).is_some_and(|s| s.kind == threadkeep_record::Kind::ResponseItem);
+            if !response && signal_of_line(text, self.accounts).0 == Signal::UserMessage {
+                return true;
+            }
+        }
+        false
     }
 
     /// The turn that a record belongs to.
@@ -127,7 +147,7 @@ impl<'h> TurnIndexer<'h> {
         }
         self.record += 1;
         let (signal, id) = if line.long {
-            (Signal::Content, None)
+            (long::signal(line.bytes, self.index.accounts), None)
         } else {
             // The prefix of a broken record must not begin or end a turn, and a recovered one may.
             let quick = signal_of_line(text, self.index.accounts);
@@ -219,6 +239,11 @@ pub fn accounts(history: &History) -> Accounts {
         let Ok(mut lines) = LineReader::open(&span.path, span.form, span.follow, BUFFER) else { continue };
         while let Some(line) = lines.next_line() {
             if line.long {
+                let item = long::item(line.bytes);
+                let event = item.as_ref().is_some_and(|i| i.origin != threadkeep_record::Origin::Response);
+                found.user_events |=
+                    event && item.as_ref().is_some_and(|i| matches!(i.body, ItemBody::UserMessage { .. }));
+                found.agent_events |= event && item.is_some_and(|i| matches!(i.body, ItemBody::AgentMessage { .. }));
                 continue;
             }
             let text = damage::trim(line.bytes);

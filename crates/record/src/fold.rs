@@ -184,14 +184,13 @@ impl Fold {
     /// Takes the next line.
     pub fn line(&mut self, line: FoldLine<'_>) {
         if line.long {
-            // Only its head is here. A long line is a tool's output or a picture: it counts, it is not parsed.
+            // Only its head is here, which says what it is and how its text begins.
             if let Some(s) = sniff::sniff(line.bytes) {
                 self.count(s.ordinal, &line);
                 self.time(UtcMillis::parse(&String::from_utf8_lossy(s.timestamp)));
-                self.has_tool |=
-                    matches!(s.payload_type, b"function_call" | b"custom_tool_call" | b"function_call_output");
-                self.has_user |= s.payload_type == b"user_message";
-                self.has_agent |= s.payload_type == b"agent_message";
+                if let Some(item) = crate::long::item(line.bytes) {
+                    self.take(&item, s.timestamp);
+                }
             } else if trim(line.bytes).starts_with(b"{") {
                 self.records += 1;
             } else {
@@ -414,7 +413,12 @@ impl Fold {
                     }
                 }
             }
-            ItemBody::ToolCall { .. } | ItemBody::Patch { .. } | ItemBody::Plan { .. } => self.has_tool = true,
+            ItemBody::ToolCall { .. }
+            | ItemBody::Patch { .. }
+            | ItemBody::Plan { .. }
+            | ItemBody::ToolOutput { .. } => {
+                self.has_tool = true;
+            }
             ItemBody::Settings { model: Some(model), .. } => self.model = Some(model.clone()),
             ItemBody::RolledBack { .. } => self.rolled_back = true,
             _ => {}

@@ -247,7 +247,9 @@ impl Item {
             return Self::other(ItemBody::Unknown { kind: type_name.to_owned(), reason: "payload is not an object" });
         }
         match kind {
-            Kind::ResponseItem | Kind::BareItem => response::read(payload),
+            Kind::ResponseItem => response::read(payload),
+            // Without an envelope there is no second account: this is what a person saw.
+            Kind::BareItem => Self { origin: Origin::Event, ..response::read(payload) },
             Kind::EventMsg => event::read(payload),
             Kind::InterAgent => Self::other(ItemBody::SubAgent {
                 action: format!("message from {}", text_of(payload, "author").unwrap_or("another agent")),
@@ -271,7 +273,9 @@ impl Item {
             | Kind::TokenUsageRecord
             | Kind::InterAgentMetadata => Self::other(ItemBody::Silent),
             // The TypeScript command's items have a role and no type; so have a few made by other tools.
-            Kind::Other if payload.get("role").is_some() => response::read_message(payload),
+            Kind::Other if payload.get("role").is_some() => {
+                Self { origin: Origin::Event, ..response::read_message(payload) }
+            }
             Kind::Other => Self::other(ItemBody::Unknown { kind: type_name.to_owned(), reason: "unknown record type" }),
         }
     }

@@ -75,14 +75,19 @@ pub fn pieces(item: &Item) -> Vec<(Speaker, Cow<'_, str>)> {
         if text.is_empty() { vec![] } else { vec![(speaker, Cow::Owned(text.to_owned()))] }
     };
     match &item.body {
-        ItemBody::UserMessage { text, .. } => one(Speaker::User, strip_request_prefix(text)),
+        ItemBody::UserMessage { text, images } => {
+            let mut all = one(Speaker::User, strip_request_prefix(text));
+            all.extend(images.iter().flat_map(|i| one(Speaker::User, &i.label)));
+            all
+        }
         ItemBody::AgentMessage { text, .. } => one(Speaker::Agent, text),
         ItemBody::Reasoning { parts } => {
             parts.iter().filter(|p| !p.is_empty()).map(|p| (Speaker::Reasoning, Cow::Borrowed(p.as_str()))).collect()
         }
         ItemBody::Plan { text } => one(Speaker::Plan, text),
-        ItemBody::ToolCall { values, .. } => {
-            values.iter().filter(|v| !v.is_empty()).map(|v| (Speaker::ToolCall, Cow::Borrowed(v.as_str()))).collect()
+        ItemBody::ToolCall { values, name, .. } => {
+            let texts = values.iter().chain([name]).filter(|v| !v.is_empty());
+            texts.map(|v| (Speaker::ToolCall, Cow::Borrowed(v.as_str()))).collect()
         }
         ItemBody::ToolOutput { text, command, .. } => {
             let mut both = one(Speaker::ToolCall, command.as_deref().unwrap_or(""));

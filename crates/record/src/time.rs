@@ -29,13 +29,14 @@ impl UtcMillis {
     /// (`thread-store.md` 5.2: values below 1 577 836 800 000 are seconds).
     #[must_use]
     pub fn from_seconds_or_millis(value: i64) -> Self {
-        if value.abs() < 1_577_836_800_000 { Self(value.saturating_mul(1000)) } else { Self(value) }
+        if value.unsigned_abs() < 1_577_836_800_000 { Self(value.saturating_mul(1000)) } else { Self(value) }
     }
 
     /// From a Unix time in nanoseconds, cut to milliseconds (rounded towards the past).
     #[must_use]
     pub fn from_nanos(nanos: i128) -> Self {
-        Self(i64::try_from(nanos.div_euclid(1_000_000)).unwrap_or(i64::MAX))
+        let millis = nanos.div_euclid(1_000_000).clamp(i128::from(i64::MIN), i128::from(i64::MAX));
+        Self(i64::try_from(millis).unwrap_or(0))
     }
 }
 

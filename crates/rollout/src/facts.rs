@@ -100,7 +100,15 @@ pub fn read(path: &Path, form: Form, size: u64, follow: Follow, depth: Depth) ->
                     long,
                 });
                 if long && whole {
-                    bytes += lines.stream_long(|_| {}).0;
+                    let (offset, number) = (line.offset, line.number);
+                    let mut last = b' ';
+                    let (length, terminated) = lines.stream_long(|part| {
+                        last = part.iter().rev().find(|b| !b.is_ascii_whitespace()).copied().unwrap_or(last);
+                    });
+                    bytes = offset + length + u64::from(terminated);
+                    if !terminated && last != b'}' {
+                        fold.note(Some(number), offset, DamageReason::TornTail);
+                    }
                 }
                 if !whole && (fold.head_is_known() || bytes > HEAD_LIMIT) {
                     break;

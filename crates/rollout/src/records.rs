@@ -35,8 +35,20 @@ pub struct LineReader {
 }
 
 enum Inner {
-    Blocks { reader: BlockReader<Stream>, rest: Range<usize>, number: u64 },
-    Items { data: Vec<u8>, ranges: std::vec::IntoIter<Range<usize>>, number: u64, error: Option<io::Error> },
+    /// `rest` of the block is not given yet; `last` is where the line given last begins in it.
+    Blocks {
+        reader: BlockReader<Stream>,
+        rest: Range<usize>,
+        number: u64,
+        last: usize,
+    },
+    Items {
+        data: Vec<u8>,
+        ranges: Vec<Range<usize>>,
+        next: usize,
+        number: u64,
+        error: Option<io::Error>,
+    },
 }
 
 impl LineReader {
@@ -47,7 +59,7 @@ impl LineReader {
             let mut data = Vec::new();
             io::Read::read_to_end(&mut io::Read::take(&mut stream, MAX_JSON_FILE), &mut data)?;
             let (ranges, error) = json_items(&data);
-            return Ok(Self { inner: Inner::Items { data, ranges: ranges.into_iter(), number: 0, error } });
+            return Ok(Self { inner: Inner::Items { data, ranges, next: 0, number: 0, error } });
         }
         Ok(Self::over(stream, buffer))
     }
@@ -67,7 +79,7 @@ impl LineReader {
             let mut file = crate::source::open_file(path, follow)?;
             file.seek(SeekFrom::Start(offset))?;
             let reader = BlockReader::new(Box::new(file) as Stream, buffer).at(offset);
-            return Ok(Self { inner: Inner::Blocks { reader, rest: 0..0, number: number.saturating_sub(1) } });
+            return Ok(Self { inner: Inner::Blocks { reader, rest: 0..0, number: number.saturating_sub(1), last: 0 } });
         }
         let mut lines = Self::open(path, form, follow, buffer)?;
         for _ in 1..number {
@@ -81,15 +93,15 @@ impl LineReader {
     /// Reads lines from any stream.
     #[must_use]
     pub fn over(stream: Stream, buffer: usize) -> Self {
-        Self { inner: Inner::Blocks { reader: BlockReader::new(stream, buffer), rest: 0..0, number: 0 } }
+        Self { inner: Inner::Blocks { reader: BlockReader::new(stream, buffer), rest: 0..0, number: 0, last: 0 } }
     }
 
     /// Holds lines of up to `limit` bytes whole.
     #[must_use]
     pub fn with_limit(self, limit: usize) -> Self {
         match self.inner {
-            Inner::Blocks { reader, rest, number } => {
-                Self { inner: Inner::Blocks { reader: reader.with_limit(limit), rest, number } }
+            Inner::Blocks { reader, rest, number, last } => {
+                Self { inner: Inner::Blocks { reader: reader.with_limit(limit), rest, number, last } }
             }
             items @ Inner::Items { .. } => Self { inner: items },
         }
@@ -98,8 +110,9 @@ impl LineReader {
     /// The next line, `None` at the end.
     pub fn next_line(&mut self) -> Option<RawLine<'_>> {
         match &mut self.inner {
-            Inner::Items { data, ranges, number, .. } => {
-                let range = ranges.next()?;
+            Inner::Items { data, ranges, next, number, .. } => {
+                let range = ranges.get(*next)?.clone();
+                *next += 1;
                 *number += 1;
                 Some(RawLine {
                     bytes: &data[range.clone()],
@@ -109,7 +122,7 @@ impl LineReader {
                     long: false,
                 })
             }
-            Inner::Blocks { reader, rest, number } => {
+            Inner::Blocks { reader, rest, number, last } => {
                 if rest.start >= rest.end {
                     match reader.next_block()? {
                         Block::Lines(range) => *rest = range,
@@ -127,6 +140,7 @@ impl LineReader {
                     }
                 }
                 let start = rest.start;
+                *last = start;
                 let end = memchr::memchr(b'\n', reader.bytes(rest.clone()));
                 *number += 1;
                 let (line, terminated) = match end {
@@ -142,6 +156,20 @@ impl LineReader {
                 };
                 let offset = reader.offset(start);
                 Some(RawLine { bytes: reader.bytes(line), offset, number: *number, terminated, long: false })
+            }
+        }
+    }
+
+    /// Gives the last line again on the next call. Not for long lines, and only once.
+    pub fn step_back(&mut self) {
+        match &mut self.inner {
+            Inner::Blocks { rest, number, last, .. } => {
+                rest.start = *last;
+                *number -= 1;
+            }
+            Inner::Items { next, number, .. } => {
+                *next -= 1;
+                *number -= 1;
             }
         }
     }

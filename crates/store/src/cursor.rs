@@ -26,11 +26,17 @@ pub struct Cursor {
     pub last_ms: i64,
     /// Its id, which orders rows of one time.
     pub last_id: String,
+    /// The homes it belongs to, as [`Given::tag`] of their paths.
+    #[serde(default)]
+    pub homes: String,
     /// For a first page that went by modification times: no file older than this was looked at.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub floor_mtime_ms: Option<i64>,
     /// The first row that was left out by such a page, if it went by modification times.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_ms: Option<i64>,
     /// Id of that row.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_id: Option<String>,
     /// In a small home: the rows given so far, each by a hash, so that none is lost or doubled however threads move.
     pub given: Option<Given>,
@@ -52,8 +58,11 @@ pub struct SearchCursor {
     pub hits_given: u64,
     /// When the first page was made.
     pub as_of_ms: i64,
-    /// In a small home: the threads that were passed.
+    /// The threads whose hits were given.
     pub given: Option<Given>,
+    /// The homes it belongs to, as [`Given::tag`] of their paths.
+    #[serde(default)]
+    pub homes: String,
 }
 
 /// Keys of rows, each by a hash of 48 bits.
@@ -64,6 +73,14 @@ impl Given {
     /// Adds a key.
     pub fn add(&mut self, key: &str) {
         self.0.push_str(&URL_SAFE_NO_PAD.encode(&hash(key).to_be_bytes()[2..]));
+    }
+
+    /// A short text that tells sets of texts apart.
+    #[must_use]
+    pub fn tag<'t>(texts: impl IntoIterator<Item = std::borrow::Cow<'t, str>>) -> String {
+        let mut given = Self::default();
+        texts.into_iter().for_each(|t| given.add(&t));
+        given.0
     }
 
     /// Whether a key was added.
@@ -122,6 +139,7 @@ impl Cursor {
             as_of_ms,
             last_ms,
             last_id,
+            homes: String::new(),
             floor_mtime_ms: None,
             first_ms: None,
             first_id: None,
@@ -152,7 +170,17 @@ impl SearchCursor {
         thread: String,
         hits_given: u64,
     ) -> Self {
-        Self { kind: SEARCH.into(), query, search, thread_ms, thread, hits_given, as_of_ms, given: None }
+        Self {
+            kind: SEARCH.into(),
+            query,
+            search,
+            thread_ms,
+            thread,
+            hits_given,
+            as_of_ms,
+            given: None,
+            homes: String::new(),
+        }
     }
 
     /// The text for a caller.

@@ -31,13 +31,22 @@ pub enum Direction {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Include {
     /// Runs of `codex exec` and other programs.
+    #[serde(default, skip_serializing_if = "is_false")]
     pub exec: bool,
     /// Threads that another thread started.
+    #[serde(default, skip_serializing_if = "is_false")]
     pub subagents: bool,
     /// Threads in which nothing was said or done.
+    #[serde(default, skip_serializing_if = "is_false")]
     pub empty: bool,
     /// Archived threads.
+    #[serde(default, skip_serializing_if = "is_false")]
     pub archived: bool,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "the form that serde asks for")]
+fn is_false(value: &bool) -> bool {
+    !value
 }
 
 impl Include {
@@ -56,23 +65,33 @@ pub struct ListQuery {
     /// Kinds to include.
     pub include: Include,
     /// Only archived threads.
+    #[serde(skip_serializing_if = "is_false")]
     pub archived_only: bool,
     /// Exactly this directory.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub cwd: Option<String>,
     /// One of these sources.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub sources: Vec<String>,
     /// One of these providers.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub providers: Vec<String>,
     /// One of these originators.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub originators: Vec<String>,
     /// One of these models.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub models: Vec<String>,
     /// Updated at or after.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub since: Option<UtcMillis>,
     /// Updated before.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub until: Option<UtcMillis>,
     /// Only threads with a name.
+    #[serde(skip_serializing_if = "is_false")]
     pub named: bool,
     /// Name or preview holds this text, in any case.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub matching: Option<String>,
 }

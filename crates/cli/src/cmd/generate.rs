@@ -7,7 +7,10 @@ use crate::fail::Done;
 use crate::out::Out;
 
 pub fn completions(args: &CompletionsArgs, out: &mut Out) -> Done {
-    clap_complete::generate(args.shell, &mut Cli::command(), "threadkeep", &mut out.raw()?);
+    // Into memory first: the generator takes a closed pipe for a bug.
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, &mut Cli::command(), "threadkeep", &mut script);
+    std::io::Write::write_all(&mut out.raw()?, &script)?;
     Ok(0)
 }
 

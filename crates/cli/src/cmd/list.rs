@@ -7,7 +7,7 @@ use threadkeep_record::UtcMillis;
 use threadkeep_rollout::Home;
 use threadkeep_store::{Cursor, ListQuery, SortKey};
 
-use super::now;
+use super::{again, now};
 use crate::args::{Global, ListArgs};
 use crate::fail::{Done, Failure, Kind};
 use crate::human::{age, directory, fit, fit_left, pad, size, visible_line};
@@ -104,12 +104,15 @@ fn human(page: &ListPage, sort: SortKey, out: &mut Out) -> Done {
     }
     out.line(&dim(&footer(page)))?;
     if let Some(cursor) = &page.next_cursor {
-        out.line(&dim(&format!("more: threadkeep list --cursor {cursor}")))?;
+        out.line(&dim(&format!("more: {}", again(cursor))))?;
     }
     Ok(0)
 }
 
-fn line(row: &Row, sort: SortKey, clock: UtcMillis, id_width: usize, width: Option<usize>) -> String {
+/// Columns of the directory.
+const DIR: usize = 22;
+
+fn line(row: &Row, sort: SortKey, clock: UtcMillis, id_width: usize, out_width: Option<usize>) -> String {
     let t = &row.thread;
     let id: String = row.key.chars().take(if t.id.is_some() { id_width } else { 200 }).collect();
     let time = match sort {
@@ -119,28 +122,23 @@ fn line(row: &Row, sort: SortKey, clock: UtcMillis, id_width: usize, width: Opti
     };
     let dir = t.cwd.as_deref().map_or_else(|| "…".to_owned(), directory);
     let turns = t.turns.map_or_else(|| "…".to_owned(), |n| n.to_string());
+    let marks = marks(row);
+    let marks = if marks.is_empty() { String::new() } else { format!("  [{}]", marks.join(", ")) };
+    // In a terminal a row is a line; in a pipe a text is cut only where it would drown the rest.
+    let room = out_width.map_or(160, |w| w.saturating_sub(id_width + DIR + 27 + marks.chars().count()).max(12));
     let what = match (&t.name, &t.preview) {
-        (Some(name), _) => bold(&cut(name, width, id_width)),
-        (None, Some(preview)) => cut(preview, width, id_width),
+        (Some(name), _) => bold(&fit(&visible_line(name), room)),
+        (None, Some(preview)) => fit(&visible_line(preview), room),
         (None, None) => dim("(no messages)"),
     };
-    let marks = marks(row);
-    let marks = if marks.is_empty() { String::new() } else { format!("  {}", dim(&format!("[{}]", marks.join(", ")))) };
     format!(
-        "{}  {}  {}  {turns:>5}  {:>7}  {what}{marks}",
+        "{}  {}  {}  {turns:>5}  {:>7}  {what}{}",
         pad(&id, id_width),
         pad(&age(time, clock), 7),
-        pad(&fit_left(&dir, 24), 24),
-        size(t.bytes)
+        pad(&fit_left(&dir, DIR), DIR),
+        size(t.bytes),
+        dim(&marks)
     )
-}
-
-fn cut(text: &str, width: Option<usize>, id_width: usize) -> String {
-    let text = visible_line(text);
-    match width {
-        Some(w) => fit(&text, w.saturating_sub(id_width + 54).max(20)),
-        None => fit(&text, 160),
-    }
 }
 
 /// What is special about a thread.
@@ -177,13 +175,16 @@ fn footer(page: &ListPage) -> String {
         .iter()
         .filter_map(|(reason, n)| match n {
             Some(0) => None,
-            Some(n) => Some(format!("{n} {}", reason_words(reason))),
+            Some(n) => Some(format!("{n} {}", reason_words(reason, *n))),
             // Not counted on this page.
-            None => matches!(*reason, "exec" | "subagents" | "empty").then(|| format!("… {}", reason_words(reason))),
+            None => matches!(*reason, "exec" | "subagents" | "empty").then(|| format!("… {}", reason_words(reason, 2))),
         })
         .collect();
     if !hidden.is_empty() {
         text.push_str(&format!("; left out: {}", hidden.join(", ")));
+        if page.hidden.iter().any(|(r, n)| matches!(*r, "archived" | "exec" | "subagents" | "empty") && *n != Some(0)) {
+            text.push_str(" (--all shows them)");
+        }
     }
     if page.reason.contains("modification") {
         text.push_str("; ordered by modification time (--exact reads every file, --count counts)");
@@ -191,9 +192,10 @@ fn footer(page: &ListPage) -> String {
     text
 }
 
-fn reason_words(reason: &str) -> String {
+fn reason_words(reason: &str, n: u64) -> String {
     match reason {
         "archived" | "exec" | "empty" => reason.to_owned(),
+        "subagents" if n == 1 => "sub-agent".into(),
         "subagents" => "sub-agents".into(),
         "not_archived" => "not archived".into(),
         other => format!("by --{other}"),

@@ -40,8 +40,11 @@ pub fn run(global: &Global, args: &ResumeArgs, out: &mut Out) -> Done {
         }))?;
         return Ok(0);
     }
+    let default = default_home().ok().and_then(|d| std::path::absolute(d).ok());
+    let elsewhere = default.as_deref() != Some(&home) || !global.home.is_empty();
+    let prefix = if elsewhere { format!("CODEX_HOME={} ", shell_word(&home.to_string_lossy())) } else { String::new() };
     if t.archived {
-        out.line(&format!("This thread is archived. First run: codex unarchive {id}"))?;
+        out.line(&format!("This thread is archived. First run: {prefix}codex unarchive {id}"))?;
     }
     if let Some(holder) = &t.live {
         let pid =
@@ -58,13 +61,9 @@ pub fn run(global: &Global, args: &ResumeArgs, out: &mut Out) -> Done {
     if let Some(cwd) = t.cwd.as_deref().filter(|_| gone.is_none()) {
         line.push_str(&format!("cd {} && ", shell_word(cwd)));
     }
-    if default_home().ok().and_then(|d| std::path::absolute(d).ok()).as_deref() != Some(&home)
-        || !global.home.is_empty()
-    {
-        line.push_str(&format!("CODEX_HOME={} ", shell_word(&home.to_string_lossy())));
-    }
+    line.push_str(&prefix);
     line.push_str(&command.join(" "));
-    out.line(&visible_line(&line))?;
+    out.line(&line)?;
     if let Some(what) = t.name.as_ref().or(t.preview.as_ref()) {
         out.line(&dim(&format!("# {}", visible_line(what).chars().take(100).collect::<String>())))?;
     }

@@ -3,14 +3,14 @@
 use anstyle::AnsiColor;
 use serde_json::{Value, json};
 use threadkeep_local::{SearchError, SearchOptions, SearchPage};
-use threadkeep_record::Speaker;
+use threadkeep_record::{SourceClass, Speaker};
 use threadkeep_store::cursor::SearchCursor;
 use threadkeep_store::{ListQuery, SearchHit, SearchQuery};
 
-use super::now;
+use super::{again, now};
 use crate::args::{Global, SearchArgs};
 use crate::fail::{Done, Failure, Kind};
-use crate::human::{visible_line, when};
+use crate::human::{fit, visible_line, when};
 use crate::out::{Out, bold, colour, dim, say};
 use crate::progress::Progress;
 
@@ -52,12 +52,13 @@ pub fn run(global: &Global, args: &SearchArgs, out: &mut Out) -> Done {
     let hits: Vec<Value> = page
         .hits
         .iter()
-        .map(|(home, archived, hit)| {
-            let mut v = serde_json::to_value(hit).unwrap_or_default();
+        .map(|row| {
+            let mut v = serde_json::to_value(&row.hit).unwrap_or_default();
             if let Some(o) = v.as_object_mut() {
-                o.insert("archived".into(), json!(archived));
+                o.insert("archived".into(), json!(row.archived));
+                o.insert("started_by".into(), json!(row.class));
                 if several {
-                    o.insert("home".into(), json!(store.homes()[*home].path()));
+                    o.insert("home".into(), json!(store.homes()[row.home].path()));
                 }
             }
             v
@@ -107,15 +108,26 @@ fn human(page: &SearchPage, args: &SearchArgs, out: &mut Out) -> Result<(), Fail
         say(&format!("note: {}", visible_line(note)));
     }
     let mut last = None;
-    for (_, archived, hit) in &page.hits {
+    for row in &page.hits {
+        let hit = &row.hit;
         let key = hit.thread_id.map_or_else(|| hit.path.clone().unwrap_or_default(), |id| id.to_string());
         if last.as_ref() != Some(&key) {
             if last.is_some() {
                 out.line("")?;
             }
-            let name = page.names.get(&key).map(|n| format!("  {}", bold(&visible_line(n)))).unwrap_or_default();
-            let mark = if *archived { dim("  [archived]") } else { String::new() };
-            out.line(&format!("{}{name}{mark}", colour(AnsiColor::Cyan, &visible_line(&key))))?;
+            let title = match page.titles.get(&key) {
+                Some((Some(name), _)) => format!("  {}", bold(&visible_line(name))),
+                Some((None, Some(preview))) => format!("  {}", fit(&visible_line(preview), 60)),
+                _ => String::new(),
+            };
+            let class = match row.class {
+                SourceClass::Person => None,
+                SourceClass::Exec => Some("exec"),
+                SourceClass::Subagent => Some("sub-agent"),
+            };
+            let marks: Vec<&str> = class.into_iter().chain(row.archived.then_some("archived")).collect();
+            let mark = if marks.is_empty() { String::new() } else { dim(&format!("  [{}]", marks.join(", "))) };
+            out.line(&format!("{}{title}{mark}", colour(AnsiColor::Cyan, &visible_line(&key))))?;
             last = Some(key);
         }
         out.line(&line(hit))?;
@@ -127,16 +139,15 @@ fn human(page: &SearchPage, args: &SearchArgs, out: &mut Out) -> Result<(), Fail
         Some(n) => format!(" in {n} threads"),
         None => String::new(),
     };
-    let more = match &page.next_cursor {
-        Some(cursor) => format!("; more: threadkeep search --cursor {cursor}"),
-        None => String::new(),
-    };
     if shown == 0 {
         let term = args.term.as_deref().unwrap_or("");
         out.line(&dim(&format!("no hit for {}", visible_line(term))))?;
     } else {
         out.line("")?;
-        out.line(&dim(&format!("{hits}{total}{more}")))?;
+        out.line(&dim(&format!("{hits}{total}")))?;
+        if let Some(cursor) = &page.next_cursor {
+            out.line(&dim(&format!("more: {}", again(cursor))))?;
+        }
     }
     Ok(())
 }

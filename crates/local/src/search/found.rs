@@ -1,9 +1,9 @@
 //! What is done with the hits of one thread: those that say the same are dropped, the others get their place.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 
-use threadkeep_record::{Speaker, ThreadId};
+use threadkeep_record::{Origin, SourceClass, Speaker, ThreadId};
 use threadkeep_rollout::lineage::{self, History, Relation, Role};
 use threadkeep_rollout::records::{BUFFER, LineReader};
 use threadkeep_rollout::walk::Place;
@@ -24,6 +24,14 @@ pub(super) struct Found {
     pub(super) order_ms: i64,
     /// Each with the file it stands in; a name has none.
     pub(super) hits: Vec<(Option<PathBuf>, RawHit)>,
+    /// Why some file could not be scanned to its end.
+    pub(super) problem: Option<String>,
+    /// Its preview, where it was looked at.
+    pub(super) preview: Option<String>,
+    /// Who started it.
+    pub(super) class: SourceClass,
+    /// Some file was not scanned to its end, having hits enough.
+    pub(super) stopped: bool,
     pub(super) history: Option<History>,
 }
 
@@ -41,23 +49,45 @@ pub(super) fn is_plain_copy(catalog: &Catalog, row: &Row, path: &std::path::Path
     )
 }
 
-/// Messages of the model's account are left out where events tell the same.
-pub(super) fn drop_second_accounts(history: &History, hits: &mut Vec<(Option<PathBuf>, RawHit)>) {
-    let second = |h: &RawHit| h.message && h.origin == threadkeep_record::Origin::Response;
+/// Messages of the model's account are left out where events tell the same. What only that account has is kept: an
+/// agent's message always; a person's where its turn has no event of one, since beside events it was put there by a
+/// program.
+pub(super) fn drop_second_accounts(history: &History, hits: &mut Vec<(Option<PathBuf>, RawHit)>, stopped: bool) {
+    let second = |h: &RawHit| h.message && h.origin == Origin::Response;
     if !hits.iter().any(|(_, h)| second(h)) {
         return;
     }
-    let accounts = crate::turn_index::accounts(history);
-    hits.retain(|(_, h)| {
-        !(second(h) && if h.speaker == Speaker::User { accounts.user_events } else { accounts.agent_events })
-    });
+    // The event of the last message may stand behind the place where the scan stopped.
+    if stopped && hits.last().is_some_and(|(_, h)| second(h)) {
+        hits.pop();
+    }
+    let told: HashSet<(Speaker, u64)> =
+        hits.iter().filter(|(_, h)| h.origin != Origin::Response).map(|(_, h)| (h.speaker, h.text)).collect();
+    hits.retain(|(_, h)| !(second(h) && told.contains(&(h.speaker, h.text))));
+    let alone = |h: &RawHit| second(h) && h.speaker == Speaker::User;
+    if hits.iter().any(|(_, h)| alone(h)) && crate::turn_index::accounts(history).user_events {
+        let index = TurnIndex::build(history);
+        hits.retain(|(path, h)| {
+            let span = history.spans.iter().position(|s| Some(&s.path) == path.as_ref());
+            !alone(h) || span.is_some_and(|s| !index.has_user_event(history, s, h.offset))
+        });
+    }
 }
 
 /// What a fork or a spawned agent copied from its parent is found in the parent, if that is here.
-pub(super) fn drop_inherited(catalog: &Catalog, row: &Row, hits: &mut Vec<(Option<PathBuf>, RawHit)>) {
+pub(super) fn drop_inherited(
+    catalog: &Catalog,
+    row: &Row,
+    hits: &mut Vec<(Option<PathBuf>, RawHit)>,
+    searched: Option<&HashSet<String>>,
+) {
     let Some(member) = row.assembly.as_ref().map(|a| &row.members[a.head]) else { return };
     let Some(header) = &member.facts.header else { return };
     let Some(parent) = header.forked_from_id.or_else(|| header.parent()) else { return };
+    // A parent that a filter leaves out is not searched, so the copy is the only place.
+    if searched.is_some_and(|keys| !keys.contains(&parent.to_string())) {
+        return;
+    }
     let Some(group) = catalog.group(parent) else { return };
     if let Some(start) = header.subagent_history_start_ordinal {
         hits.retain(|(_, h)| h.ordinal.is_none_or(|o| o >= start));

@@ -42,6 +42,7 @@ pub struct RawHit {
 }
 
 /// What a scan looks for.
+#[derive(Clone, Copy)]
 pub struct Scan<'n> {
     /// The needle.
     pub needle: &'n Needle,
@@ -57,16 +58,26 @@ impl Scan<'_> {
     }
 
     /// Scans a file; `buffer` is reused over files.
-    pub fn file(&self, path: &Path, form: Form, follow: Follow, buffer: &mut Vec<u8>) -> Vec<RawHit> {
+    /// Beside the hits it tells why the file could not be read to its end, if so.
+    pub fn file(&self, path: &Path, form: Form, follow: Follow, buffer: &mut Vec<u8>) -> (Vec<RawHit>, Option<String>) {
         let mut hits = Vec::new();
+        let told = |e: &std::io::Error| Some(format!("cannot search all of {}: {e}", path.display()));
         if form == Form::Json {
-            let Ok(mut lines) = LineReader::open(path, form, follow, BUFFER) else { return hits };
+            let mut lines = match LineReader::open(path, form, follow, BUFFER) {
+                Ok(lines) => lines,
+                Err(e) => return (hits, told(&e)),
+            };
             while let Some(line) = lines.next_line() {
                 self.line(line.bytes, line.offset, &mut hits);
             }
-            return hits;
+            return (hits, lines.error().and_then(told));
         }
-        let Ok(stream) = open_stream(path, form, follow) else { return hits };
+        let stream = match open_stream(path, form, follow) {
+            Ok(stream) => stream,
+            // Gone since the walk: archived or removed by someone else.
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return (hits, None),
+            Err(e) => return (hits, told(&e)),
+        };
         if buffer.len() < BUFFER {
             buffer.resize(BUFFER, 0);
         }
@@ -87,8 +98,9 @@ impl Scan<'_> {
                 break;
             }
         }
+        let problem = blocks.error().and_then(told);
         *buffer = blocks.into_buffer();
-        hits
+        (hits, problem)
     }
 
     /// Scans a block of whole lines.
@@ -332,7 +344,9 @@ fn long_speaker(kind: Kind, payload_type: &[u8], payload: &[u8]) -> Option<Speak
 
 /// Adds a hit unless an earlier record told the same: the other account of a call, or of a piece of reasoning.
 fn push(hits: &mut Vec<RawHit>, hit: RawHit) {
-    let same_call = |h: &RawHit| h.call_id.is_some() && h.call_id == hit.call_id && h.speaker == hit.speaker;
+    let same_call = |h: &RawHit| {
+        h.call_id.is_some() && h.call_id == hit.call_id && h.speaker == hit.speaker && h.origin != hit.origin
+    };
     let same_text =
         |h: &RawHit| h.speaker == hit.speaker && h.text == hit.text && h.origin != hit.origin && !hit.message;
     let recent = hits.iter().rev().take(64);

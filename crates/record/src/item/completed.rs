@@ -42,17 +42,21 @@ pub(super) fn read(p: &Value) -> Item {
         "FileChange" => {
             ItemBody::Patch { changes: tool::file_changes(item.get("changes")), status: owned(item, "status") }
         }
-        "McpToolCall" => {
-            let result = item.get("result").or_else(|| item.get("error")).filter(|v| !v.is_null());
-            match result {
-                Some(r) => tool::output(Some(r.get("Ok").or_else(|| r.get("Err")).unwrap_or(r))),
-                None => tool::call(&format!("{}.{}", text("server"), text("tool")), item.get("arguments")),
+        "McpToolCall" | "DynamicToolCall" => {
+            let name = match text_of(item, "server") {
+                Some(server) => format!("{server}.{}", text("tool")),
+                None => text("tool"),
+            };
+            let there = |key: &str| item.get(key).filter(|v| !v.is_null());
+            let answer = there("result").or_else(|| there("content_items")).or_else(|| there("error"));
+            match answer {
+                Some(r) => {
+                    let inner = r.get("Ok").or_else(|| r.get("Err")).or_else(|| r.get("message")).unwrap_or(r);
+                    tool::with_command(tool::output(Some(inner)), tool::call_line(&name, item.get("arguments")))
+                }
+                None => tool::call(&name, item.get("arguments")),
             }
         }
-        "DynamicToolCall" => match item.get("content_items").filter(|v| !v.is_null()) {
-            Some(r) => tool::output(Some(r)),
-            None => tool::call(text_of(item, "tool").unwrap_or("tool"), item.get("arguments")),
-        },
         "WebSearch" => {
             ItemBody::ToolCall { name: "web_search".into(), text: text("query"), values: vec![text("query")] }
         }

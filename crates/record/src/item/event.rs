@@ -62,7 +62,9 @@ pub(super) fn read(p: &Value) -> Item {
                 .get("result")
                 .map(|r| r.get("Ok").or_else(|| r.get("Err")).unwrap_or(r))
                 .or_else(|| p.get("content_items"));
-            tool::output(result)
+            let invocation = p.get("invocation").unwrap_or(p);
+            let name = text_of(invocation, "tool").unwrap_or("tool");
+            tool::with_command(tool::output(result), tool::call_line(name, invocation.get("arguments")))
         }
         "dynamic_tool_call_request" => tool::call(text_of(p, "tool").unwrap_or("tool"), p.get("arguments")),
         "tool_call" => tool::call(text_of(p, "name").unwrap_or("tool"), p.get("input")),

@@ -143,23 +143,54 @@ fn plan_text(arguments: &Value) -> Option<String> {
 
 fn collect_strings(v: &Value, into: &mut Vec<String>) {
     match v {
+        Value::String(s) if is_data(s) => {}
         Value::String(s) => into.push(s.clone()),
+        Value::Number(n) => into.push(n.to_string()),
         Value::Array(a) => a.iter().for_each(|v| collect_strings(v, into)),
         Value::Object(o) => o.values().for_each(|v| collect_strings(v, into)),
         _ => {}
     }
 }
 
+/// Whether a string is binary data spelt as text: a data URL, or a long run of base64.
+fn is_data(s: &str) -> bool {
+    let base64 = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'/' | b'=' | b'-' | b'_');
+    s.starts_with("data:") && s.contains(";base64,") || s.len() >= 1024 && s.bytes().all(base64)
+}
+
 fn readable(v: &Value) -> String {
     match v {
         Value::Null => String::new(),
         Value::String(s) => s.clone(),
-        Value::Object(o) => o
-            .iter()
-            .map(|(k, v)| format!("{k}: {}", v.as_str().map_or_else(|| v.to_string(), str::to_owned)))
-            .collect::<Vec<_>>()
-            .join("\n"),
+        Value::Object(o) => o.iter().map(|(k, v)| format!("{k}: {}", readable_value(v))).collect::<Vec<_>>().join("\n"),
         other => other.to_string(),
+    }
+}
+
+fn readable_value(v: &Value) -> String {
+    match v.as_str() {
+        Some(s) if is_data(s) => format!("({} bytes of data)", decoded_len(s.len())),
+        Some(s) => s.to_owned(),
+        None => v.to_string(),
+    }
+}
+
+/// A call as one line: its name and the texts of its arguments.
+#[must_use]
+pub fn call_line(name: &str, arguments: Option<&Value>) -> Option<String> {
+    let mut values = Vec::new();
+    collect_strings(arguments?, &mut values);
+    Some(format!("{name} {}", values.join(" ")))
+}
+
+/// An answer together with the call that it tells, too.
+#[must_use]
+pub fn with_command(answer: ItemBody, line: Option<String>) -> ItemBody {
+    match answer {
+        ItemBody::ToolOutput { text, exit_code, images, .. } => {
+            ItemBody::ToolOutput { text, exit_code, images, command: line }
+        }
+        other => other,
     }
 }
 
@@ -172,6 +203,8 @@ pub fn output(v: Option<&Value>) -> ItemBody {
             if s.starts_with('{')
                 && let Ok(o) = serde_json::from_str::<Value>(s)
                 && let Some(text) = text_of(&o, "output")
+                // The shell tools' own wrapper; any other JSON is the answer itself.
+                && o.as_object().is_some_and(|o| o.keys().all(|k| k == "output" || k == "metadata"))
             {
                 let exit_code = o.get("metadata").and_then(|m| m.get("exit_code")).and_then(Value::as_i64);
                 return ItemBody::ToolOutput { text: text.to_owned(), exit_code, images: vec![], command: None };

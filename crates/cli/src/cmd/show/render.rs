@@ -27,7 +27,7 @@ pub fn turn(turn: &Turn, detail: Detail, out: &mut Out) -> io::Result<()> {
     };
     let time = turn.started_at.map(|t| format!(" · {}", when(t))).unwrap_or_default();
     out.line("")?;
-    out.line(&dim(&format!("── turn {}{time}{status} ", turn.number)))?;
+    out.line(&dim(&format!("── turn {}{time}{status}", turn.number)))?;
     for (i, it) in turn.items.iter().enumerate() {
         // An output right behind its call needs no heading.
         let after_call = it.kind == "tool_output"
@@ -141,6 +141,9 @@ fn item(it: &TurnItem, detail: Detail, after_call: bool, out: &mut Out) -> io::R
     }
     if let Some(bytes) = it.extra.get("text_bytes").and_then(Value::as_u64) {
         out.line(&dim(&format!("    … cut here, {} in all (--full)", size(bytes))))?;
+    }
+    if let Some(cut) = extra("cut") {
+        out.line(&dim(&format!("    … {cut}")))?;
     }
     if let Some(damage) = extra("damage") {
         out.line(&colour(AnsiColor::Red, &format!("    line {} byte {}: {damage}", it.line, it.offset)))?;
