@@ -182,7 +182,7 @@ impl TurnBuilder<'_> {
             LineState::Blank => {}
             LineState::Record(record) => self.record(record, line, path),
             LineState::Recovered(record, reason) => {
-                self.record(&record, line, path);
+                record.iter().for_each(|r| self.record(r, line, path));
                 if let Some((_, item)) = self.items.last_mut() {
                     item.extra.insert("damage".into(), json!(reason.to_string()));
                 }

@@ -2,7 +2,7 @@
 
 use threadkeep_record::damage;
 use threadkeep_record::turns::{Accounts, Signal, Step, TurnStatus, TurnTracker, signal_of_line};
-use threadkeep_record::{Envelope, Item, ItemBody, LineState, UtcMillis, check_line, long, sniff};
+use threadkeep_record::{Envelope, Item, ItemBody, LineState, SessionMeta, UtcMillis, check_line, long, sniff};
 use threadkeep_rollout::block::{Block, BlockReader};
 use threadkeep_rollout::lineage::History;
 use threadkeep_rollout::records::{BUFFER, LineReader, RawLine};
@@ -89,6 +89,10 @@ pub struct TurnIndexer<'h> {
     record: u64,
     span: usize,
     lines: Option<LineReader>,
+    /// Records below this ordinal are context from a parent agent.
+    context_end: Option<u64>,
+    /// Where a turn begins that is not certain yet.
+    held: Option<TurnEntry>,
     /// Everything was read.
     pub done: bool,
 }
@@ -106,6 +110,8 @@ impl<'h> TurnIndexer<'h> {
             record: 0,
             span: 0,
             lines: None,
+            context_end: None,
+            held: None,
             done: false,
         }
     }
@@ -115,6 +121,10 @@ impl<'h> TurnIndexer<'h> {
         while self.index.turns.len() < turns && !self.done {
             let Some(span) = self.history.spans.get(self.span) else {
                 self.done = true;
+                if let (Step::BeginHeld(_), Some(held)) = (self.tracker.finish(), self.held.take()) {
+                    self.alive.push(self.index.turns.len());
+                    self.index.turns.push(TurnEntry { number: self.alive.len() as u64, ..held });
+                }
                 if let (true, Some(last)) = (self.tracker.is_running(), self.index.turns.last_mut()) {
                     last.status = self.tracker.final_status();
                 }
@@ -146,43 +156,72 @@ impl<'h> TurnIndexer<'h> {
             return;
         }
         self.record += 1;
-        let (signal, id) = if line.long {
-            (long::signal(line.bytes, self.index.accounts), None)
-        } else {
-            // The prefix of a broken record must not begin or end a turn, and a recovered one may.
-            let quick = signal_of_line(text, self.index.accounts);
-            let matters = !matches!(quick.0, Signal::None | Signal::Content);
-            if matters || !text.ends_with(b"}") {
-                match check_line(line.bytes) {
-                    LineState::Record(record) => signal_of_line(record, self.index.accounts),
-                    LineState::Recovered(record, _) => signal_of_line(&record, self.index.accounts),
-                    LineState::Blank | LineState::Damaged(_) => (Signal::None, None),
+        if self.is_context(text, line) {
+            return;
+        }
+        if line.long {
+            return self.step(long::signal(line.bytes, self.index.accounts), None, text, line);
+        }
+        // The prefix of a broken record must not begin or end a turn, and a recovered one may.
+        let (signal, id) = signal_of_line(text, self.index.accounts);
+        if matches!(signal, Signal::None | Signal::Content) && text.ends_with(b"}") {
+            return self.step(signal, id, text, line);
+        }
+        match check_line(line.bytes) {
+            LineState::Record(_) => self.step(signal, id, text, line),
+            LineState::Recovered(records, _) => {
+                for record in &records {
+                    let (signal, id) = signal_of_line(record, self.index.accounts);
+                    self.step(signal, id, record, line);
                 }
-            } else {
-                quick
             }
-        };
+            LineState::Blank | LineState::Damaged(_) => {}
+        }
+    }
+
+    /// Whether a record is context that a spawned agent got from its parent, which is no part of its conversation.
+    fn is_context(&mut self, text: &[u8], line: &RawLine<'_>) -> bool {
+        let Some(s) = sniff::sniff(text) else { return false };
+        let own = self.history.spans.get(self.span).is_some_and(|s| !s.inherited);
+        if s.kind == threadkeep_record::Kind::SessionMeta && own && line.number == 1 {
+            self.context_end = SessionMeta::parse(text).and_then(|h| h.subagent_history_start_ordinal);
+        }
+        own && matches!((self.context_end, s.ordinal), (Some(end), Some(n)) if n < end)
+    }
+
+    fn step(&mut self, signal: Signal, id: Option<String>, text: &[u8], line: &RawLine<'_>) {
         let running = self.tracker.is_running();
         let turns = &mut self.index.turns;
+        let entry = |number: usize, record: u64| TurnEntry {
+            id,
+            record,
+            number: number as u64,
+            span: self.span,
+            offset: line.offset,
+            line: line.number,
+            status: TurnStatus::Completed,
+            started_at: time(text),
+            completed_at: None,
+            taken_back: false,
+        };
         match self.tracker.step(signal) {
+            Step::Hold => self.held = Some(entry(0, self.record - 1)),
             Step::Stay => {}
             Step::Begin(ended) => {
                 if let (Some(status), true, Some(last)) = (ended, running, turns.last_mut()) {
                     last.status = status;
                 }
                 self.alive.push(turns.len());
-                turns.push(TurnEntry {
-                    id,
-                    record: self.record - 1,
-                    number: self.alive.len() as u64,
-                    span: self.span,
-                    offset: line.offset,
-                    line: line.number,
-                    status: TurnStatus::Completed,
-                    started_at: time(text),
-                    completed_at: None,
-                    taken_back: false,
-                });
+                turns.push(entry(self.alive.len(), self.record - 1));
+            }
+            Step::BeginHeld(ended) => {
+                if let (Some(status), true, Some(last)) = (ended, running, turns.last_mut()) {
+                    last.status = status;
+                }
+                if let Some(held) = self.held.take() {
+                    self.alive.push(turns.len());
+                    turns.push(TurnEntry { number: self.alive.len() as u64, ..held });
+                }
             }
             Step::End(status) => {
                 // Whether it failed stands inside the record, which the prefix does not show.
@@ -261,7 +300,10 @@ pub fn accounts(history: &History) -> Accounts {
             }
             let record = match check_line(line.bytes) {
                 LineState::Record(record) => std::borrow::Cow::Borrowed(record),
-                LineState::Recovered(record, _) => record,
+                LineState::Recovered(mut all, _) => match all.pop() {
+                    Some(last) => last,
+                    None => continue,
+                },
                 LineState::Blank | LineState::Damaged(_) => continue,
             };
             let Some(item) = Envelope::parse(&record).map(|e| Item::parse(&e)) else { continue };

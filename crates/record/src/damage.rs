@@ -12,6 +12,8 @@ pub enum DamageReason {
     TornTail,
     /// Not JSON; the text is the parser's reason.
     NotJson(String),
+    /// Several records on one line, or one behind the beginning of another: an append was glued onto what was there.
+    Glued,
     /// JSON, but not an object.
     NotAnObject,
     /// Bytes that are not UTF-8, at this place in the line.
@@ -55,6 +57,7 @@ impl fmt::Display for DamageReason {
         match self {
             Self::TornTail => write!(f, "the file ends in the middle of a record"),
             Self::NotJson(why) => write!(f, "not JSON: {why}"),
+            Self::Glued => write!(f, "several records on one line, or one behind a torn one; the whole ones were kept"),
             Self::NotAnObject => write!(f, "not a JSON object"),
             Self::InvalidUtf8(at) => write!(f, "invalid UTF-8 at byte {at} of the record"),
             Self::NulRun(n) => write!(f, "{n} NUL bytes"),
@@ -81,8 +84,8 @@ pub enum LineState<'a> {
     Blank,
     /// A whole record.
     Record(&'a [u8]),
-    /// A record that could be recovered, and what was wrong with its line.
-    Recovered(Cow<'a, [u8]>, DamageReason),
+    /// Records that could be recovered, and what was wrong with their line.
+    Recovered(Vec<Cow<'a, [u8]>>, DamageReason),
     /// No record.
     Damaged(DamageReason),
 }
@@ -104,9 +107,7 @@ pub fn check_line(line: &[u8]) -> LineState<'_> {
                     Err(e) => lossy(text, e.valid_up_to()),
                 };
             }
-            Err(e) if std::str::from_utf8(text).is_ok() => {
-                return LineState::Damaged(DamageReason::NotJson(short_reason(&e)));
-            }
+            Err(e) if std::str::from_utf8(text).is_ok() => return glued(text).unwrap_or_else(|| damaged(&e)),
             Err(_) => {}
         }
     }
@@ -119,7 +120,7 @@ pub fn check_line(line: &[u8]) -> LineState<'_> {
         if dropped > 0
             && let LineState::Record(r) = check_line(kept)
         {
-            return LineState::Recovered(Cow::Borrowed(r), DamageReason::NulPadding(dropped));
+            return LineState::Recovered(vec![Cow::Borrowed(r)], DamageReason::NulPadding(dropped));
         }
     }
     if let Err(e) = std::str::from_utf8(text) {
@@ -131,11 +132,37 @@ pub fn check_line(line: &[u8]) -> LineState<'_> {
     }
 }
 
+fn damaged(e: &serde_json::Error) -> LineState<'static> {
+    LineState::Damaged(DamageReason::NotJson(short_reason(e)))
+}
+
+/// Whole records that stand one behind the other on a line, or behind the beginning of a torn one.
+fn glued(text: &[u8]) -> Option<LineState<'_>> {
+    let mut found: Vec<Cow<'_, [u8]>> = Vec::new();
+    let mut at = 0;
+    while at < text.len() {
+        let mut values = serde_json::Deserializer::from_slice(&text[at..]).into_iter::<IgnoredAny>();
+        if text[at] == b'{' && matches!(values.next(), Some(Ok(IgnoredAny))) {
+            let end = at + values.byte_offset();
+            found.push(Cow::Borrowed(&text[at..end]));
+            at = end + text[end..].iter().take_while(|b| b.is_ascii_whitespace()).count();
+            continue;
+        }
+        // A record begins with its time, or with the keys of older releases; inside a string the quotes are escaped.
+        let begins = [&b"{\"timestamp\""[..], b"{\"type\"", b"{\"record_type\""];
+        at = begins.iter().filter_map(|b| memchr::memmem::find(&text[at + 1..], b)).min()? + at + 1;
+        if found.len() > 1000 {
+            return None;
+        }
+    }
+    (!found.is_empty()).then_some(LineState::Recovered(found, DamageReason::Glued))
+}
+
 fn lossy(text: &[u8], at: usize) -> LineState<'_> {
     let repaired = String::from_utf8_lossy(text).into_owned().into_bytes();
     let whole = repaired.first() == Some(&b'{') && serde_json::from_slice::<IgnoredAny>(&repaired).is_ok();
     let reason = DamageReason::InvalidUtf8(at);
-    if whole { LineState::Recovered(Cow::Owned(repaired), reason) } else { LineState::Damaged(reason) }
+    if whole { LineState::Recovered(vec![Cow::Owned(repaired)], reason) } else { LineState::Damaged(reason) }
 }
 
 fn short_reason(e: &serde_json::Error) -> String {
@@ -174,7 +201,7 @@ mod tests {
         line.extend([0u8; 9000]);
         assert_eq!(
             check_line(&line),
-            LineState::Recovered(Cow::Borrowed(br#"{"a":1}"#), DamageReason::NulPadding(9000))
+            LineState::Recovered(vec![Cow::Borrowed(br#"{"a":1}"#)], DamageReason::NulPadding(9000))
         );
         assert_eq!(check_line(&[0u8; 500]), LineState::Damaged(DamageReason::NulRun(500)));
     }
@@ -184,7 +211,7 @@ mod tests {
         let LineState::Recovered(text, DamageReason::InvalidUtf8(6)) = check_line(b"{\"a\":\"\xff\xfe\"}") else {
             panic!()
         };
-        assert_eq!(&*text, "{\"a\":\"\u{fffd}\u{fffd}\"}".as_bytes());
+        assert_eq!(&*text[0], "{\"a\":\"\u{fffd}\u{fffd}\"}".as_bytes());
         assert!(matches!(check_line(b"{\"a\":\"\xff"), LineState::Damaged(DamageReason::InvalidUtf8(6))));
     }
 
@@ -195,5 +222,16 @@ mod tests {
         assert_eq!(check_line(b"[1,2]"), LineState::Damaged(DamageReason::NotAnObject));
         assert_eq!(check_line(b" \r"), LineState::Blank);
         assert!(matches!(check_line(b"\xef\xbb\xbf{}\r"), LineState::Record(b"{}")));
+    }
+
+    #[test]
+    fn records_glued_together_are_told_apart() {
+        let whole = br#"{"timestamp":"a"}{"timestamp":"b","x":{"y":1}}"#;
+        let LineState::Recovered(found, DamageReason::Glued) = check_line(whole) else { panic!() };
+        assert_eq!(found.iter().map(|r| r.len()).collect::<Vec<_>>(), [17, 29]);
+        let torn = br#"{"timestamp":"a","payload":{"type":"user_mes{"timestamp":"b","type":"c"}"#;
+        let LineState::Recovered(found, DamageReason::Glued) = check_line(torn) else { panic!() };
+        assert_eq!(&*found[0], br#"{"timestamp":"b","type":"c"}"#);
+        assert!(matches!(check_line(br#"{"a":1}}"#), LineState::Damaged(_)));
     }
 }

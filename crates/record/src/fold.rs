@@ -96,6 +96,8 @@ struct Account {
     first_user: Option<String>,
     turns: TurnTracker,
     turn_started: Option<UtcMillis>,
+    /// Time of a message that may begin a turn.
+    held: Option<UtcMillis>,
 }
 
 impl Fold {
@@ -151,7 +153,9 @@ impl Fold {
     /// Turns, those taken back not counted.
     #[must_use]
     pub fn turns(&self) -> u64 {
-        self.account().turns.count()
+        let mut turns = self.account().turns.clone();
+        turns.finish();
+        turns.count()
     }
 
     /// When the last turn started.
@@ -185,12 +189,11 @@ impl Fold {
     pub fn line(&mut self, line: FoldLine<'_>) {
         if line.long {
             // Only its head is here, which says what it is and how its text begins.
-            if let Some(s) = sniff::sniff(line.bytes) {
-                self.count(s.ordinal, &line);
-                self.time(UtcMillis::parse(&String::from_utf8_lossy(s.timestamp)));
-                if let Some(item) = crate::long::item(line.bytes) {
-                    self.take(&item, s.timestamp);
-                }
+            let (time, ordinal) = crate::long::envelope(line.bytes);
+            if let Some(item) = crate::long::item(line.bytes) {
+                self.count(ordinal, &line);
+                self.time(time);
+                self.take(&item, time.map(|t| t.to_string()).unwrap_or_default().as_bytes());
             } else if trim(line.bytes).starts_with(b"{") {
                 self.records += 1;
             } else {
@@ -209,7 +212,9 @@ impl Fold {
             LineState::Record(record) => self.record(record, sniff::sniff(record), &line),
             LineState::Recovered(record, reason) => {
                 self.note(Some(line.number), line.offset, reason);
-                self.record(&record, sniff::sniff(&record), &line);
+                for record in record {
+                    self.record(&record, sniff::sniff(&record), &line);
+                }
             }
             LineState::Damaged(reason) => {
                 let torn =
@@ -227,6 +232,7 @@ impl Fold {
         self.count(s.ordinal, line);
         match s.kind {
             Kind::SessionMeta => return self.header(record, s.timestamp, line),
+            _ if self.is_context(s.ordinal) => {}
             Kind::TurnContext => self.settings(record),
             Kind::EventMsg => self.event(record, &s),
             Kind::ResponseItem => self.response(record, &s),
@@ -254,6 +260,12 @@ impl Fold {
         } else {
             self.time_text(timestamp);
         }
+    }
+
+    /// Whether a record is context that a spawned agent got from its parent.
+    fn is_context(&self, ordinal: Option<u64>) -> bool {
+        let end = self.header.as_ref().and_then(|h| h.subagent_history_start_ordinal);
+        matches!((ordinal, end), (Some(n), Some(end)) if n < end)
     }
 
     fn time_text(&mut self, text: &[u8]) {
@@ -331,11 +343,20 @@ impl Fold {
             b"function_call_output" | b"custom_tool_call_output" | b"reasoning" => {
                 self.signal_both(Signal::Content, s.timestamp)
             }
-            b"message" | b"" if !(self.accounts.user_events && self.accounts.agent_events) => {
+            b"message" | b""
+                if !(self.accounts.user_events && self.accounts.agent_events) || self.may_begin(record) =>
+            {
                 self.item(record, s.timestamp)
             }
             _ => {}
         }
+    }
+
+    /// Whether a message of the model's account may begin a turn whose event is missing: only where turns are not
+    /// marked, and only a person's.
+    fn may_begin(&self, record: &[u8]) -> bool {
+        let head = &record[..record.len().min(400)];
+        !self.event.turns.is_marked() && memchr::memmem::find(head, b"\"role\":\"user\"").is_some()
     }
 
     fn keep_tokens(&mut self, record: &[u8]) {
@@ -450,8 +471,11 @@ fn parse(record: &[u8]) -> Option<Item> {
 }
 
 fn step(account: &mut Account, signal: Signal, timestamp: &[u8]) {
-    if let Step::Begin(_) = account.turns.step(signal) {
-        let time = std::str::from_utf8(timestamp).ok().and_then(UtcMillis::parse);
-        account.turn_started = time.or(account.turn_started);
+    let time = || std::str::from_utf8(timestamp).ok().and_then(UtcMillis::parse);
+    match account.turns.step(signal) {
+        Step::Begin(_) => account.turn_started = time().or(account.turn_started),
+        Step::Hold => account.held = time(),
+        Step::BeginHeld(_) => account.turn_started = account.held.or(account.turn_started),
+        Step::Stay | Step::End(_) | Step::RollBack(_) => {}
     }
 }

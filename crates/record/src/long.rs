@@ -7,58 +7,105 @@ use crate::item::{Item, ItemBody, Origin};
 use crate::json_stream::{Event, StringWalker};
 use crate::sniff;
 use crate::turns::Signal;
-use crate::{Accounts, Kind};
+use crate::{Accounts, Kind, Speaker};
 
-/// The item of a long record, its text cut to what the head holds. `None` where the prefix has another form.
+/// The item of a long record, its text cut to what the head holds. `None` where the head does not say what it is.
+///
+/// The keys are found wherever they stand, in any order and spacing.
 #[must_use]
 pub fn item(head: &[u8]) -> Option<Item> {
-    let s = sniff::sniff(head)?;
-    let payload = &head[s.payload_at..];
     let mut texts = Texts::default();
-    StringWalker::default().feed(payload, &mut |walker, event| texts.take(walker, &event));
-    let Texts { text, name, role, call_id, turn_id, .. } = texts;
+    StringWalker::default().feed(crate::damage::trim(head), &mut |walker, event| texts.take(walker, &event));
+    let Texts { text, name, role, call_id, turn_id, outer, inner, item, .. } = texts;
     let name = name.unwrap_or_else(|| "tool".into());
-    let origin = match s.kind {
+    let outer = outer?;
+    // Of a bare record the outer type is that of the item.
+    let wrapped = Kind::from_type(&outer) != Kind::Other;
+    let (kind, payload_type) =
+        if wrapped { (Kind::from_type(&outer), inner.unwrap_or_default()) } else { (Kind::BareItem, outer) };
+    let origin = match kind {
         Kind::ResponseItem => Origin::Response,
-        Kind::EventMsg if s.payload_type == b"item_completed" => Origin::Completed,
-        Kind::EventMsg => Origin::Event,
+        Kind::EventMsg if payload_type == "item_completed" => Origin::Completed,
+        Kind::EventMsg | Kind::BareItem => Origin::Event,
         _ => Origin::Other,
     };
     let output = |text| ItemBody::ToolOutput { text, exit_code: None, images: vec![], command: None };
-    let call = |text: String| ItemBody::ToolCall { name, values: vec![text.clone()], text };
     let message = |text, user: bool| match user {
         true => ItemBody::UserMessage { text, images: vec![] },
         false => ItemBody::AgentMessage { text, phase: None },
     };
-    let body = match (s.kind, s.payload_type) {
-        (Kind::EventMsg, b"user_message") => message(text, true),
-        (Kind::EventMsg, b"agent_message") => message(text, false),
-        (Kind::EventMsg, b"agent_reasoning") | (Kind::ResponseItem, b"reasoning") => {
-            ItemBody::Reasoning { parts: vec![text] }
-        }
-        (Kind::EventMsg, b"exec_command_end" | b"mcp_tool_call_end") => output(text),
-        (Kind::EventMsg, b"patch_apply_end") => ItemBody::Patch { changes: vec![], status: None },
-        (Kind::EventMsg, b"item_completed") => match sniff::item_type(payload) {
-            Some(b"UserMessage") => message(text, true),
-            Some(b"AgentMessage") => message(text, false),
-            Some(b"Reasoning") => ItemBody::Reasoning { parts: vec![text] },
-            Some(b"Plan") => ItemBody::Plan { text },
-            Some(b"FileChange") => ItemBody::Patch { changes: vec![], status: None },
-            Some(b"CommandExecution" | b"McpToolCall" | b"DynamicToolCall") => output(text),
+    let body = match (kind, payload_type.as_str()) {
+        (Kind::EventMsg, "user_message") => message(text, true),
+        (Kind::EventMsg, "agent_message") => message(text, false),
+        (Kind::EventMsg, "agent_reasoning") => ItemBody::Reasoning { parts: vec![text] },
+        (Kind::EventMsg, "exec_command_end" | "mcp_tool_call_end" | "dynamic_tool_call_response") => output(text),
+        (Kind::EventMsg, "patch_apply_end") => ItemBody::Patch { changes: vec![], status: None },
+        (Kind::EventMsg, "item_completed") => match item.as_deref() {
+            Some("UserMessage") => message(text, true),
+            Some("AgentMessage") => message(text, false),
+            Some("Reasoning") => ItemBody::Reasoning { parts: vec![text] },
+            Some("Plan") => ItemBody::Plan { text },
+            Some("FileChange") => ItemBody::Patch { changes: vec![], status: None },
+            Some("CommandExecution" | "McpToolCall" | "DynamicToolCall") => output(text),
             _ => ItemBody::Silent,
         },
-        (Kind::ResponseItem, b"message") => match role.as_deref() {
+        (Kind::ResponseItem | Kind::BareItem, "message") => match role.as_deref() {
             Some("user") if crate::preview::is_injected(&text) => ItemBody::Injected { role: "user".into(), text },
             Some("user") => message(text, true),
             Some("assistant") => message(text, false),
             _ => ItemBody::Injected { role: role.unwrap_or_default(), text },
         },
-        (Kind::ResponseItem, b"function_call" | b"custom_tool_call" | b"local_shell_call") => call(text),
-        (Kind::ResponseItem, b"function_call_output" | b"custom_tool_call_output") => output(text),
+        (Kind::ResponseItem | Kind::BareItem, "reasoning") => ItemBody::Reasoning { parts: vec![text] },
+        (Kind::ResponseItem | Kind::BareItem, "custom_tool_call") if name == "apply_patch" => {
+            ItemBody::Patch { changes: vec![], status: None }
+        }
+        (Kind::ResponseItem | Kind::BareItem, "function_call" | "custom_tool_call" | "local_shell_call") => {
+            ItemBody::ToolCall { name, values: vec![text.clone()], text }
+        }
+        (
+            Kind::ResponseItem | Kind::BareItem,
+            "function_call_output" | "custom_tool_call_output" | "tool_search_output" | "tool_result",
+        ) => output(text),
         (Kind::Compacted, _) => ItemBody::Compaction { summary: None },
         _ => ItemBody::Silent,
     };
     Some(Item { origin, id: None, call_id, turn_id, body })
+}
+
+/// Who says the text of a long record, for search; `None` where there is none to look in.
+#[must_use]
+pub fn speaker(item: &Item) -> Option<Speaker> {
+    match item.body {
+        ItemBody::UserMessage { .. } => Some(Speaker::User),
+        ItemBody::AgentMessage { .. } => Some(Speaker::Agent),
+        ItemBody::Reasoning { .. } => Some(Speaker::Reasoning),
+        ItemBody::Plan { .. } => Some(Speaker::Plan),
+        ItemBody::Patch { .. } => Some(Speaker::Patch),
+        ItemBody::ToolCall { .. } => Some(Speaker::ToolCall),
+        ItemBody::ToolOutput { .. } => Some(Speaker::ToolOutput),
+        _ => None,
+    }
+}
+
+/// Time and ordinal of a long record.
+#[must_use]
+pub fn envelope(head: &[u8]) -> (Option<crate::UtcMillis>, Option<u64>) {
+    if let Some(s) = sniff::sniff(head) {
+        return (std::str::from_utf8(s.timestamp).ok().and_then(crate::UtcMillis::parse), s.ordinal);
+    }
+    let mut time = None;
+    let mut under_way = false;
+    let mut text = String::new();
+    StringWalker::default().feed(crate::damage::trim(head), &mut |walker, event| match event {
+        Event::Begin => under_way = time.is_none() && walker.path().eq(["timestamp"]),
+        Event::Text(t) if under_way => text.push_str(t),
+        Event::End if under_way => {
+            time = crate::UtcMillis::parse(&text);
+            under_way = false;
+        }
+        Event::Text(_) | Event::End => {}
+    });
+    (time, None)
 }
 
 /// The meaning of a long record for turns.
@@ -75,6 +122,10 @@ struct Texts {
     role: Option<String>,
     call_id: Option<String>,
     turn_id: Option<String>,
+    /// Type of the record, of its payload, and of the item in that.
+    outer: Option<String>,
+    inner: Option<String>,
+    item: Option<String>,
     /// The key of the string under way, and what was read of it.
     under_way: Option<(String, String)>,
 }
@@ -83,20 +134,29 @@ impl Texts {
     fn take(&mut self, walker: &StringWalker, event: &Event<'_>) {
         match event {
             Event::Begin => {
-                let key = walker.path().next_back().unwrap_or("").to_owned();
+                let path: Vec<&str> = walker.path().collect();
+                let key = match path.as_slice() {
+                    ["type"] => "outer",
+                    ["payload", "type"] => "inner",
+                    ["payload", "item", "type"] => "item",
+                    [.., "type"] => "",
+                    [.., key] => key,
+                    [] => "",
+                };
+                let key = key.to_owned();
                 self.under_way = Some((key, String::new()));
             }
             Event::Text(text) => {
                 let Some((key, so_far)) = &mut self.under_way else { return };
                 match key.as_str() {
-                    "text" | "message" | "output" | "aggregated_output" | "arguments" | "input" => {
+                    "text" | "message" | "output" | "aggregated_output" | "arguments" | "input" | "summary_text" => {
                         // The head may end inside the string, so its text is taken as it comes.
                         let url = so_far.is_empty() && self.text.is_empty() && text.starts_with("data:");
                         if !url {
                             self.text.push_str(text);
                         }
                     }
-                    "name" | "role" | "call_id" | "turn_id" => so_far.push_str(text),
+                    "name" | "role" | "call_id" | "turn_id" | "outer" | "inner" | "item" => so_far.push_str(text),
                     _ => {}
                 }
             }
@@ -107,6 +167,9 @@ impl Texts {
                     "role" => &mut self.role,
                     "call_id" => &mut self.call_id,
                     "turn_id" => &mut self.turn_id,
+                    "outer" => &mut self.outer,
+                    "inner" => &mut self.inner,
+                    "item" => &mut self.item,
                     _ => return,
                 };
                 slot.get_or_insert(value);

@@ -21,6 +21,8 @@ pub enum Signal {
     Aborted,
     /// A person's message.
     UserMessage,
+    /// A person's message in the model's account, beside which an event should stand.
+    MaybeUserMessage,
     /// Anything else that is part of a turn.
     Content,
     /// The last turns are taken back.
@@ -50,6 +52,10 @@ pub enum Step {
     Stay,
     /// A turn begins with this record; if one was running, it ended with the status.
     Begin(Option<TurnStatus>),
+    /// A turn may begin with this record: the caller remembers it.
+    Hold,
+    /// A turn began with the record that was held; if one was running, it ended with the status.
+    BeginHeld(Option<TurnStatus>),
     /// The running turn ends with this record.
     End(TurnStatus),
     /// So many turns are taken back, the running one counted first.
@@ -68,11 +74,15 @@ enum Running {
 pub struct TurnTracker {
     running: Running,
     count: u64,
+    /// Turns are marked in this thread, so messages do not begin them.
+    marked: bool,
+    /// A message of the model's account waits for its event.
+    held: bool,
 }
 
 impl Default for TurnTracker {
     fn default() -> Self {
-        Self { running: Running::No, count: 0 }
+        Self { running: Running::No, count: 0, marked: false, held: false }
     }
 }
 
@@ -81,6 +91,12 @@ impl TurnTracker {
     #[must_use]
     pub fn count(&self) -> u64 {
         self.count
+    }
+
+    /// Whether turns are marked in this thread.
+    #[must_use]
+    pub fn is_marked(&self) -> bool {
+        self.marked
     }
 
     /// Whether a turn is running.
@@ -95,10 +111,33 @@ impl TurnTracker {
         if self.running == Running::Marked { TurnStatus::InProgress } else { TurnStatus::Completed }
     }
 
+    /// The file ends here: a message that still waits for its event begins a turn.
+    pub fn finish(&mut self) -> Step {
+        if std::mem::take(&mut self.held) { self.begin_held() } else { Step::Stay }
+    }
+
+    fn begin_held(&mut self) -> Step {
+        let ended = (self.running != Running::No).then_some(TurnStatus::Completed);
+        self.begin(Running::Unmarked { has_user: true });
+        Step::BeginHeld(ended)
+    }
+
     /// Takes one record's signal.
     pub fn step(&mut self, signal: Signal) -> Step {
+        self.marked |= matches!(signal, Signal::Started | Signal::Completed { .. } | Signal::Aborted);
+        match signal {
+            Signal::MaybeUserMessage if self.marked => return Step::Stay,
+            Signal::MaybeUserMessage => {
+                self.held = true;
+                return Step::Hold;
+            }
+            // Its event is damaged or was never written: the message itself begins the turn.
+            Signal::Content if std::mem::take(&mut self.held) => return self.begin_held(),
+            Signal::None => {}
+            _ => self.held = false,
+        }
         match (signal, self.running) {
-            (Signal::None, _) => Step::Stay,
+            (Signal::None | Signal::MaybeUserMessage, _) => Step::Stay,
             (Signal::Started, running) => {
                 // A marked turn without an end was cut off: the program died or was killed.
                 let ended = match running {
@@ -177,7 +216,7 @@ impl Accounts {
             ItemBody::TurnCompleted { error, .. } => Signal::Completed { failed: error.is_some() },
             ItemBody::TurnAborted { .. } => Signal::Aborted,
             ItemBody::RolledBack { turns } => Signal::RolledBack(*turns),
-            ItemBody::UserMessage { .. } if self.is_second_account(item) => Signal::None,
+            ItemBody::UserMessage { .. } if self.is_second_account(item) => Signal::MaybeUserMessage,
             ItemBody::UserMessage { .. } => Signal::UserMessage,
             // A message of the model's copy that comes before the event of its turn must not open one.
             ItemBody::AgentMessage { .. } if self.is_second_account(item) => Signal::None,
@@ -203,11 +242,19 @@ impl Accounts {
     }
 }
 
+/// Whether a message is a person's, as its role says near its front.
+fn is_user(record: &[u8]) -> bool {
+    let head = &record[..record.len().min(400)];
+    memchr::memmem::find(head, b"\"role\":\"user\"").is_some()
+}
+
 /// The meaning of a record for turns, told from its prefix where that is enough. The id is that of a started turn.
 #[must_use]
 pub fn signal_of_line(record: &[u8], accounts: Accounts) -> (Signal, Option<String>) {
     let quick = sniff::sniff(record).and_then(|s| match (s.kind, s.payload_type) {
-        (Kind::ResponseItem, b"message") if accounts.user_events && accounts.agent_events => Some(Signal::None),
+        (Kind::ResponseItem, b"message") if accounts.user_events && accounts.agent_events && !is_user(record) => {
+            Some(Signal::None)
+        }
         (
             Kind::ResponseItem,
             b"function_call"

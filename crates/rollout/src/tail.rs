@@ -58,7 +58,10 @@ fn line_time(
     let (record, reason) = match check_line(bytes) {
         LineState::Blank => return None,
         LineState::Record(r) => (std::borrow::Cow::Borrowed(r), None),
-        LineState::Recovered(r, why) => (r, Some(why)),
+        LineState::Recovered(mut all, why) => match all.pop() {
+            Some(last) => (last, Some(why)),
+            None => return None,
+        },
         LineState::Damaged(why) => {
             damage.push((offset, if terminated { why } else { DamageReason::TornTail }));
             return None;

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use threadkeep_record::json_stream::{Event, StringWalker};
 use threadkeep_record::{
-    Envelope, Item, ItemBody, Kind, LineState, Origin, Speaker, UtcMillis, check_line, damage, sniff, text,
+    Envelope, Item, ItemBody, Kind, LineState, Origin, Speaker, UtcMillis, check_line, damage, long, sniff, text,
 };
 use threadkeep_rollout::block::{Block, BlockReader};
 use threadkeep_rollout::name::Form;
@@ -136,7 +136,7 @@ impl Scan<'_> {
         }
         match check_line(line) {
             LineState::Record(record) => self.record(record, offset, hits),
-            LineState::Recovered(record, _) => self.record(&record, offset, hits),
+            LineState::Recovered(records, _) => records.iter().for_each(|r| self.record(r, offset, hits)),
             LineState::Blank | LineState::Damaged(_) => {}
         }
     }
@@ -175,20 +175,18 @@ impl Scan<'_> {
 
     /// A record that is too long to hold: its strings are streamed through a window.
     fn long<R: std::io::Read>(&self, head: &[u8], offset: u64, blocks: &mut BlockReader<R>, hits: &mut Vec<RawHit>) {
-        let Some(s) = sniff::sniff(head) else { return };
-        let Some(speaker) = long_speaker(s.kind, s.payload_type, &head[s.payload_at..]).filter(|k| self.wants(*k))
-        else {
-            return;
-        };
+        let Some(item) = long::item(head) else { return };
+        let Some(speaker) = long::speaker(&item).filter(|k| self.wants(*k)) else { return };
+        let (time, ordinal) = long::envelope(head);
         let hit = RawHit {
             offset,
             speaker,
-            time: std::str::from_utf8(s.timestamp).ok().and_then(UtcMillis::parse),
-            origin: if s.kind == Kind::ResponseItem { Origin::Response } else { Origin::Event },
+            time,
+            origin: item.origin,
             message: matches!(speaker, Speaker::User | Speaker::Agent),
-            call_id: None,
-            turn_id: None,
-            ordinal: s.ordinal,
+            call_id: item.call_id,
+            turn_id: item.turn_id,
+            ordinal,
             snippet: String::new(),
             matched: [0, 0],
             text: offset,
@@ -311,35 +309,6 @@ fn is_readable_key(key: &str) -> bool {
             | "prompt"
             | "query"
     )
-}
-
-fn long_speaker(kind: Kind, payload_type: &[u8], payload: &[u8]) -> Option<Speaker> {
-    let role = |r: &str| memchr::memmem::find(&payload[..payload.len().min(400)], r.as_bytes()).is_some();
-    match (kind, payload_type) {
-        (Kind::ResponseItem, b"function_call" | b"local_shell_call") => Some(Speaker::ToolCall),
-        (Kind::ResponseItem, b"custom_tool_call") => {
-            Some(if role("\"apply_patch\"") { Speaker::Patch } else { Speaker::ToolCall })
-        }
-        (Kind::ResponseItem, b"function_call_output" | b"custom_tool_call_output") => Some(Speaker::ToolOutput),
-        (Kind::ResponseItem, b"reasoning") => Some(Speaker::Reasoning),
-        (Kind::ResponseItem, b"message") if role("\"role\":\"user\"") => Some(Speaker::User),
-        (Kind::ResponseItem, b"message") if role("\"role\":\"assistant\"") => Some(Speaker::Agent),
-        (Kind::EventMsg, b"user_message") => Some(Speaker::User),
-        (Kind::EventMsg, b"agent_message") => Some(Speaker::Agent),
-        (Kind::EventMsg, b"agent_reasoning") => Some(Speaker::Reasoning),
-        (Kind::EventMsg, b"exec_command_end" | b"mcp_tool_call_end") => Some(Speaker::ToolOutput),
-        (Kind::EventMsg, b"patch_apply_end") => Some(Speaker::Patch),
-        (Kind::EventMsg, b"item_completed") => match sniff::item_type(payload)? {
-            b"UserMessage" => Some(Speaker::User),
-            b"AgentMessage" => Some(Speaker::Agent),
-            b"Reasoning" => Some(Speaker::Reasoning),
-            b"Plan" => Some(Speaker::Plan),
-            b"FileChange" => Some(Speaker::Patch),
-            b"CommandExecution" | b"McpToolCall" => Some(Speaker::ToolOutput),
-            _ => None,
-        },
-        _ => None,
-    }
 }
 
 /// Adds a hit unless an earlier record told the same: the other account of a call, or of a piece of reasoning.
