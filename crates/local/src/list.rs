@@ -272,8 +272,9 @@ fn by_modification(
         }
         // Files of one moment belong together: where the look stops must lie between two moments.
         let last = UtcMillis::from_nanos(mtime(&all[looked_at + batch - 1]));
-        let mut end = looked_at + batch;
-        for i in end..all.len() {
+        let first_behind = looked_at + batch;
+        let mut end = first_behind;
+        for i in first_behind..all.len() {
             if UtcMillis::from_nanos(mtime(&all[i])) == last {
                 all.swap(i, end);
                 end += 1;

@@ -57,12 +57,11 @@ pub(super) fn read(p: &Value) -> Item {
                 None => tool::call(&name, item.get("arguments")),
             }
         }
-        "WebSearch" => {
-            ItemBody::ToolCall { name: "web_search".into(), text: text("query"), values: vec![text("query")] }
-        }
+        "WebSearch" => tool::web_search(item),
+
         "CollabAgentToolCall" => ItemBody::SubAgent {
             action: text("tool").replace('_', " "),
-            text: text("prompt"),
+            text: tool::joined(&text("prompt"), item.get("agents_states")),
             threads: tool::texts(item.get("receiver_thread_ids")),
         },
         "SubAgentActivity" => ItemBody::SubAgent {

@@ -68,9 +68,8 @@ pub(super) fn read(p: &Value) -> Item {
         }
         "dynamic_tool_call_request" => tool::call(text_of(p, "tool").unwrap_or("tool"), p.get("arguments")),
         "tool_call" => tool::call(text_of(p, "name").unwrap_or("tool"), p.get("input")),
-        "web_search_end" => {
-            ItemBody::ToolCall { name: "web_search".into(), text: text("query"), values: vec![text("query")] }
-        }
+        "web_search_end" => tool::web_search(p),
+
         "view_image_tool_call" => ItemBody::Picture { image: Image { label: text("path"), bytes: None }, prompt: None },
         "image_generation_end" => ItemBody::Picture {
             image: Image {
@@ -94,7 +93,7 @@ pub(super) fn read(p: &Value) -> Item {
                 .trim_start_matches("agent_")
                 .trim_end_matches("_end")
                 .replace('_', " "),
-            text: text("prompt"),
+            text: tool::joined(&text("prompt"), p.get("statuses")),
             threads: owned(p, "new_thread_id").or_else(|| owned(p, "receiver_thread_id")).into_iter().collect(),
         },
         "guardian_assessment"

@@ -82,21 +82,7 @@ pub(super) fn read_message(p: &Value) -> Item {
     let body = match role {
         "user" if !text.trim().is_empty() || !images.is_empty() => ItemBody::UserMessage { text, images },
         "user" => ItemBody::Injected { role: role.to_owned(), text: injected.join("\n") },
-        "assistant" => match p.get("tool_calls").and_then(Value::as_array).and_then(|c| c.first()) {
-            // Chat-completions form: a message that calls tools instead of saying something.
-            Some(call) if text.is_empty() => {
-                let function = call.get("function").unwrap_or(call);
-                let body = tool::call(text_of(function, "name").unwrap_or("tool"), function.get("arguments"));
-                return Item {
-                    origin: Origin::Response,
-                    id: owned(p, "id"),
-                    call_id: owned(call, "id"),
-                    turn_id: turn(p),
-                    body,
-                };
-            }
-            _ => ItemBody::AgentMessage { text, phase: owned(p, "phase") },
-        },
+        "assistant" => return chat_message(p, &text),
         "tool" | "function" => {
             let body = tool::output(p.get("content"));
             return Item {
@@ -111,6 +97,39 @@ pub(super) fn read_message(p: &Value) -> Item {
         _ => ItemBody::Unknown { kind: format!("message/{role}"), reason: "unknown role" },
     };
     Item { origin: Origin::Response, id: owned(p, "id"), call_id: None, turn_id: turn(p), body }
+}
+
+/// An agent's message, which in the chat-completions form may call tools and reason as well.
+fn chat_message(p: &Value, text: &str) -> Item {
+    let calls: Vec<&Value> = p.get("tool_calls").and_then(Value::as_array).into_iter().flatten().collect();
+    let reasoning = owned(p, "reasoning").or_else(|| owned(p, "reasoning_content"));
+    let mut call_id = None;
+    let body = match (text.is_empty(), calls.as_slice(), reasoning) {
+        (true, [], Some(reasoning)) => ItemBody::Reasoning { parts: vec![reasoning] },
+        (false, [], None) | (true, [], None) => {
+            ItemBody::AgentMessage { text: text.to_owned(), phase: owned(p, "phase") }
+        }
+        (true, [call], None) => {
+            call_id = owned(call, "id");
+            let function = call.get("function").unwrap_or(call);
+            tool::call(text_of(function, "name").unwrap_or("tool"), function.get("arguments"))
+        }
+        // Several things in one record: told one below the other, so that none is lost.
+        (_, calls, reasoning) => {
+            let mut lines: Vec<String> =
+                reasoning.into_iter().chain(Some(text.to_owned()).filter(|t| !t.is_empty())).collect();
+            for call in calls {
+                let function = call.get("function").unwrap_or(call);
+                let name = text_of(function, "name").unwrap_or("tool");
+                match tool::call(name, function.get("arguments")) {
+                    ItemBody::ToolCall { text, .. } | ItemBody::Plan { text } => lines.push(format!("[{name}] {text}")),
+                    _ => lines.push(format!("[{name}]")),
+                }
+            }
+            ItemBody::AgentMessage { text: lines.join("\n"), phase: owned(p, "phase") }
+        }
+    };
+    Item { origin: Origin::Response, id: owned(p, "id"), call_id, turn_id: turn(p), body }
 }
 
 fn turn(p: &Value) -> Option<String> {

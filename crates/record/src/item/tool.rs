@@ -175,6 +175,25 @@ fn readable_value(v: &Value) -> String {
     }
 }
 
+/// A web search: its query, and all queries of its action.
+#[must_use]
+pub fn web_search(p: &Value) -> ItemBody {
+    let mut values: Vec<String> =
+        text_of(p, "query").filter(|q| !q.is_empty()).map(str::to_owned).into_iter().collect();
+    collect_strings(p.get("action").unwrap_or(&Value::Null), &mut values);
+    values.dedup();
+    let text = values.first().cloned().unwrap_or_default();
+    ItemBody::ToolCall { name: "web_search".into(), text, values }
+}
+
+/// A text, and below it what else is said in a value (the answers of other agents).
+#[must_use]
+pub fn joined(text: &str, more: Option<&Value>) -> String {
+    let mut lines: Vec<String> = Some(text.to_owned()).filter(|t| !t.is_empty()).into_iter().collect();
+    collect_strings(more.unwrap_or(&Value::Null), &mut lines);
+    lines.join("\n")
+}
+
 /// A call as one line: its name and the texts of its arguments.
 #[must_use]
 pub fn call_line(name: &str, arguments: Option<&Value>) -> Option<String> {
@@ -359,7 +378,8 @@ pub fn review_text(v: Option<&Value>) -> String {
         .map(str::to_owned)
         .collect();
     for finding in v.get("findings").and_then(Value::as_array).into_iter().flatten() {
-        let parts: Vec<&str> = ["title", "body"].iter().filter_map(|k| text_of(finding, k)).collect();
+        let parts: Vec<&str> =
+            ["title", "body", "absolute_file_path"].iter().filter_map(|k| text_of(finding, k)).collect();
         lines.push(format!("- {}", parts.join(": ")));
     }
     lines.join("\n")
