@@ -164,7 +164,7 @@ impl<'h> TurnIndexer<'h> {
         }
         // The prefix of a broken record must not begin or end a turn, and a recovered one may.
         let (signal, id) = signal_of_line(text, self.index.accounts);
-        if matches!(signal, Signal::None | Signal::Content) && text.ends_with(b"}") {
+        if matches!(signal, Signal::None | Signal::Content) && text.ends_with(b"}") && sniff::sniff(text).is_some() {
             return self.step(signal, id, text, line);
         }
         match check_line(line.bytes) {

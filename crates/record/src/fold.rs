@@ -398,7 +398,11 @@ impl Fold {
 
     fn item(&mut self, record: &[u8], timestamp: &[u8]) {
         if let Some(item) = parse(record) {
-            self.take(&item, timestamp);
+            return self.take(&item, timestamp);
+        }
+        // Its ends looked whole; it may be several records glued together.
+        if let LineState::Recovered(records, _) = check_line(record) {
+            records.iter().filter_map(|r| parse(r)).for_each(|item| self.take(&item, timestamp));
         }
     }
 

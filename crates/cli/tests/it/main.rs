@@ -6,6 +6,7 @@ mod db;
 mod home;
 mod log;
 
+mod completeness;
 mod cursor;
 mod damage;
 mod filters;
