@@ -18,11 +18,39 @@ pub struct Group {
     /// The id; `None` for a file whose name holds none.
     pub id: Option<ThreadId>,
     /// Indexes into the catalog's files.
-    pub files: Vec<u32>,
+    pub files: Files,
     /// The newest modification time, in nanoseconds.
     pub mtime_ns: i128,
     /// All of its files are in the archive.
     pub archived: bool,
+}
+
+/// The files of a group: nearly always one.
+#[derive(Debug, Clone)]
+pub enum Files {
+    /// One file.
+    One(u32),
+    /// Several.
+    Many(Vec<u32>),
+}
+
+impl std::ops::Deref for Files {
+    type Target = [u32];
+    fn deref(&self) -> &[u32] {
+        match self {
+            Self::One(file) => std::slice::from_ref(file),
+            Self::Many(files) => files,
+        }
+    }
+}
+
+impl Files {
+    fn push(&mut self, file: u32) {
+        match self {
+            Self::One(first) => *self = Self::Many(vec![*first, file]),
+            Self::Many(files) => files.push(file),
+        }
+    }
 }
 
 /// What is in a home.
@@ -155,7 +183,7 @@ fn group(files: &[FileEntry]) -> Vec<Group> {
             }
             _ => groups.push(Group {
                 id: f.name.id,
-                files: vec![i],
+                files: Files::One(i),
                 mtime_ns: f.mtime_ns,
                 archived: f.place == Place::Archived,
             }),

@@ -32,7 +32,6 @@ pub struct ListOptions {
 }
 
 /// A page of threads.
-#[derive(Debug)]
 pub struct ListPage {
     /// The threads, each with the index of its home.
     pub rows: Vec<(usize, Row)>,
@@ -50,6 +49,8 @@ pub struct ListPage {
     pub notes: Vec<String>,
     /// Length of the shortest id prefix, at least 8, that tells all threads apart.
     pub short_id: usize,
+    /// What the page was made from. Taking it apart costs as much as a page, so that is left to the caller's end.
+    pub catalogs: Vec<Catalog>,
 }
 
 /// A store over one or more local homes.
@@ -110,6 +111,7 @@ impl LocalStore {
             next.homes = self.tag();
             page.next_cursor = Some(next.encode());
         }
+        page.catalogs = catalogs;
         Ok(page)
     }
 }
@@ -342,6 +344,7 @@ fn by_modification(
         complete: false,
         notes: vec![],
         short_id: 8,
+        catalogs: vec![],
     }
 }
 
@@ -442,5 +445,6 @@ fn exact(
         complete: false,
         notes: vec![],
         short_id: 8,
+        catalogs: vec![],
     }
 }

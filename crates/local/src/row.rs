@@ -178,7 +178,7 @@ pub fn build(catalog: &Catalog, name_id: Option<ThreadId>, mut members: Vec<Memb
                 preview = whole.fold.preview().map(str::to_owned).or(preview);
                 turns = history.missing.is_empty().then(|| whole.fold.turns());
                 tokens = whole.fold.tokens().map(|t| t.without(whole.inherited_tokens));
-                model = whole.fold.model.clone().or(model);
+                model = whole.fold.model().or(model);
             }
             Depth::Head | Depth::HeadAndTail => preview = history_preview(&history).or(preview),
         }

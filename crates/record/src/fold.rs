@@ -68,8 +68,10 @@ pub struct Fold {
     pub damage: Vec<Damage>,
     /// Time of the last record after the header that has one.
     pub last_time: Option<UtcMillis>,
-    /// The last model a turn was set to.
-    pub model: Option<String>,
+    /// The last model that a record of another form than usual set.
+    model: Option<String>,
+    /// The last settings of a turn.
+    settings_line: Vec<u8>,
     /// Some text of a person, in any account.
     pub has_user: bool,
     /// Some text of the agent.
@@ -114,6 +116,7 @@ impl Fold {
             damage: Vec::new(),
             last_time: None,
             model: None,
+            settings_line: Vec::new(),
             has_user: false,
             has_agent: false,
             has_tool: false,
@@ -162,6 +165,15 @@ impl Fold {
     #[must_use]
     pub fn turn_started(&self) -> Option<UtcMillis> {
         self.account().turn_started
+    }
+
+    /// The last model a turn was set to.
+    #[must_use]
+    pub fn model(&self) -> Option<String> {
+        match parse(&self.settings_line) {
+            Some(Item { body: ItemBody::Settings { model: Some(model), .. }, .. }) => Some(model),
+            _ => self.model.clone(),
+        }
     }
 
     /// The last token counts.
@@ -233,7 +245,10 @@ impl Fold {
         match s.kind {
             Kind::SessionMeta => return self.header(record, s.timestamp, line),
             _ if self.is_context(s.ordinal) => {}
-            Kind::TurnContext => self.settings(record),
+            Kind::TurnContext => {
+                self.settings_line.clear();
+                self.settings_line.extend_from_slice(record);
+            }
             Kind::EventMsg => self.event(record, &s),
             Kind::ResponseItem => self.response(record, &s),
             Kind::InterAgent => self.has_agent = true,
@@ -296,12 +311,6 @@ impl Fold {
         });
     }
 
-    fn settings(&mut self, record: &[u8]) {
-        if let Some(Item { body: ItemBody::Settings { model: Some(model), .. }, .. }) = parse(record) {
-            self.model = Some(model);
-        }
-    }
-
     fn event(&mut self, record: &[u8], s: &Sniffed<'_>) {
         match s.payload_type {
             b"token_count" => self.keep_tokens(record),
@@ -321,7 +330,15 @@ impl Fold {
                 }
             }
             b"agent_reasoning" => self.signal_both(Signal::Content, s.timestamp),
+            // Once the first message is known, later ones only begin turns; that they are whole is all that matters.
+            b"user_message" if self.known() && is_whole(record) => self.signal_both(Signal::UserMessage, s.timestamp),
             b"item_completed" => match sniff::item_type(&record[s.payload_at..]) {
+                Some(b"UserMessage") if self.known() && is_whole(record) => {
+                    self.signal_both(Signal::UserMessage, s.timestamp);
+                }
+                Some(b"AgentMessage") if self.accounts.agent_events && self.agent_first.is_some() => {
+                    self.signal_both(Signal::Content, s.timestamp);
+                }
                 Some(b"CommandExecution" | b"FileChange" | b"McpToolCall") => {
                     self.has_tool = true;
                     self.signal_both(Signal::Content, s.timestamp);
@@ -350,6 +367,11 @@ impl Fold {
             }
             _ => {}
         }
+    }
+
+    /// Whether the first message of a person is known, in the account that counts.
+    fn known(&self) -> bool {
+        self.accounts.user_events && self.event.preview.is_some() && self.event.first_user.is_some()
     }
 
     /// Whether a message of the model's account may begin a turn whose event is missing: only where turns are not
@@ -444,7 +466,10 @@ impl Fold {
             | ItemBody::ToolOutput { .. } => {
                 self.has_tool = true;
             }
-            ItemBody::Settings { model: Some(model), .. } => self.model = Some(model.clone()),
+            ItemBody::Settings { model: Some(model), .. } => {
+                self.settings_line.clear();
+                self.model = Some(model.clone());
+            }
             ItemBody::RolledBack { .. } => self.rolled_back = true,
             _ => {}
         }
@@ -468,6 +493,10 @@ impl Fold {
             step(&mut self.response, signal, timestamp);
         }
     }
+}
+
+fn is_whole(record: &[u8]) -> bool {
+    matches!(check_line(record), LineState::Record(_))
 }
 
 fn parse(record: &[u8]) -> Option<Item> {

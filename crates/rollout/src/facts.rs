@@ -166,6 +166,7 @@ fn finish(fold: Fold, whole: bool, reached_end: bool, bytes: u64) -> FileFacts {
         ordinals: fold.ordinals,
         bytes,
     });
+    let model = fold.model();
     FileFacts {
         preview: fold.preview().map(str::to_owned),
         first_user_message: fold.first_user_message().map(str::to_owned),
@@ -174,7 +175,7 @@ fn finish(fold: Fold, whole: bool, reached_end: bool, bytes: u64) -> FileFacts {
         empty: whole.is_some() && fold.is_empty(),
         header_after_damage: fold.header_after_damage,
         header: fold.header,
-        model: fold.model,
+        model,
         whole,
         damaged: fold.damaged,
         damage: fold.damage,

@@ -115,6 +115,7 @@ pub fn walk(home: &Path) -> Walk {
             (mine, folders)
         });
         let mut next = Vec::new();
+        total.files.reserve(parts.iter().map(|(mine, _)| mine.files.len()).sum());
         for (mut mine, mut folders) in parts {
             total.files.append(&mut mine.files);
             total.problems.append(&mut mine.problems);
