@@ -4,7 +4,7 @@
 //! a thread had been updated then.
 
 use threadkeep_record::UtcMillis;
-use threadkeep_record::fold::{Check, Fold, FoldLine};
+use threadkeep_record::fold::{Check, Fold};
 use threadkeep_rollout::records::{BUFFER, LineReader};
 use threadkeep_store::SortKey;
 
@@ -27,13 +27,7 @@ pub fn key(catalog: &Catalog, row: &Row, sort: SortKey, mark: UtcMillis, now: i6
     let mut fold = Fold::new(Check::Ends);
     let mut last = None;
     while let Some(line) = lines.next_line() {
-        fold.line(FoldLine {
-            bytes: line.bytes,
-            offset: line.offset,
-            number: line.number,
-            terminated: line.terminated,
-            long: line.long,
-        });
+        fold.line(line.into());
         let key = if sort == SortKey::Recency { fold.turn_started() } else { fold.last_time };
         match key {
             Some(t) if t > mark => break,

@@ -6,7 +6,7 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::Path;
 
-use threadkeep_record::fold::{Check, Fold, FoldLine};
+use threadkeep_record::fold::{Check, Fold};
 use threadkeep_record::{Envelope, Kind, SessionMeta, ThreadId, TokenUsage, UtcMillis, damage, sniff};
 use threadkeep_rollout::name::Form;
 use threadkeep_rollout::records::{BUFFER, LineReader};
@@ -64,13 +64,7 @@ pub fn copied_prefix(own: &Path, form: Form, parent: Option<(&Path, Form)>) -> O
             return Some(CopiedPrefix { end: line.offset, tokens: fold.tokens().unwrap_or_default() });
         }
         end = line.offset + line.bytes.len() as u64 + 1;
-        fold.line(FoldLine {
-            bytes: line.bytes,
-            offset: line.offset,
-            number: line.number,
-            terminated: line.terminated,
-            long: line.long,
-        });
+        fold.line(line.into());
     }
     Some(CopiedPrefix { end, tokens: fold.tokens().unwrap_or_default() })
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use threadkeep_record::damage::DamageReason;
-use threadkeep_record::fold::{Check, DAMAGE_SHOWN, Fold, FoldLine};
+use threadkeep_record::fold::{Check, DAMAGE_SHOWN, Fold};
 use threadkeep_record::{GitInfo, HistoryMode, SourceClass, ThreadId, TokenUsage, UtcMillis, meta};
 use threadkeep_rollout::facts::{self, Depth, FileFacts};
 use threadkeep_rollout::lineage::{self, Assembly, History, Member, Role};
@@ -400,13 +400,7 @@ pub fn fold_history(history: &History, check: Check) -> FoldedHistory {
             if span.is_past(&line) {
                 break;
             }
-            fold.line(FoldLine {
-                bytes: line.bytes,
-                offset: line.offset,
-                number: line.number,
-                terminated: line.terminated,
-                long: line.long,
-            });
+            fold.line(line.into());
         }
         if span.inherited {
             inherited_tokens = fold.tokens().unwrap_or_default();

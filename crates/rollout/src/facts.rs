@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use threadkeep_record::damage::DamageReason;
-use threadkeep_record::fold::{Check, Damage, Fold, FoldLine};
+use threadkeep_record::fold::{Check, Damage, Fold};
 use threadkeep_record::{SessionMeta, TokenUsage, UtcMillis};
 
 use crate::name::Form;
@@ -92,13 +92,7 @@ pub fn read(path: &Path, form: Form, size: u64, follow: Follow, depth: Depth) ->
                 };
                 bytes = line.offset + line.bytes.len() as u64 + u64::from(line.terminated);
                 let long = line.long;
-                fold.line(FoldLine {
-                    bytes: line.bytes,
-                    offset: line.offset,
-                    number: line.number,
-                    terminated: line.terminated,
-                    long,
-                });
+                fold.line(line.into());
                 if long && whole {
                     let (offset, number) = (line.offset, line.number);
                     let mut last = b' ';

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
+use threadkeep_record::fold::FoldLine;
 
 use crate::block::{Block, BlockReader};
 use crate::name::Form;
@@ -24,6 +25,13 @@ pub struct RawLine<'a> {
     pub terminated: bool,
     /// Whether it is longer than what is held, so that `bytes` is only its head.
     pub long: bool,
+}
+
+impl<'a> From<RawLine<'a>> for FoldLine<'a> {
+    fn from(line: RawLine<'a>) -> Self {
+        let RawLine { bytes, offset, number, terminated, long } = line;
+        Self { bytes, offset, number, terminated, long }
+    }
 }
 
 /// The largest file of the TypeScript command that is read. It is one JSON object, so it is held whole.
