@@ -8,9 +8,12 @@ use std::path::Path;
 
 use threadkeep_record::fold::{Check, Fold};
 use threadkeep_record::{Envelope, Kind, SessionMeta, ThreadId, TokenUsage, UtcMillis, damage, sniff};
+use threadkeep_rollout::lineage::Member;
 use threadkeep_rollout::name::Form;
 use threadkeep_rollout::records::{BUFFER, LineReader};
 use threadkeep_rollout::source::Follow;
+
+use crate::catalog::Catalog;
 
 /// Where the copied part ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,6 +70,15 @@ pub fn copied_prefix(own: &Path, form: Form, parent: Option<(&Path, Form)>) -> O
         fold.line(line.into());
     }
     Some(CopiedPrefix { end, tokens: fold.tokens().unwrap_or_default() })
+}
+
+/// The part of a file of a home that was copied from `parent`, whose own file is compared where it is in the home.
+#[must_use]
+pub fn copied_from(catalog: &Catalog, own: &Member, parent: ThreadId) -> Option<CopiedPrefix> {
+    let parent = catalog.group(parent).and_then(|g| g.files.first()).map(|i| &catalog.files[*i as usize]);
+    let parent = parent.map(|f| (catalog.home.absolute(&f.path), f.name.form));
+    let path = catalog.home.absolute(&own.entry.path);
+    copied_prefix(&path, own.entry.name.form, parent.as_ref().map(|(p, form)| (p.as_path(), *form)))
 }
 
 /// The record's time, and for the start of a turn when that turn was made (its id is a v7 UUID).

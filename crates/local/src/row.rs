@@ -185,7 +185,8 @@ pub fn build(catalog: &Catalog, name_id: Option<ThreadId>, mut members: Vec<Memb
     } else if let (Depth::Whole(_), Some(total), Some(h)) = (depth, tokens, header)
         && let Some(parent) = h.forked_from_id.or_else(|| h.parent())
     {
-        tokens = Some(total.without(inherited_tokens(catalog, root, parent)));
+        tokens =
+            Some(total.without(inherited::copied_from(catalog, root, parent).map(|p| p.tokens).unwrap_or_default()));
     }
     let last_time = head.facts.last_time.or_else(|| {
         // A segment's own header is a record of the thread like any other.
@@ -412,15 +413,6 @@ pub fn fold_history(history: &History, check: Check) -> FoldedHistory {
 /// The preview of a history, from its oldest part on.
 fn history_preview(history: &History) -> Option<String> {
     history.spans.iter().find_map(|span| facts::read(&span.path, span.form, 1, span.follow, Depth::Head).preview)
-}
-
-fn inherited_tokens(catalog: &Catalog, own: &Member, parent: ThreadId) -> TokenUsage {
-    let parent_file = catalog.group(parent).and_then(|g| g.files.first()).map(|i| &catalog.files[*i as usize]);
-    let own_path = catalog.home.absolute(&own.entry.path);
-    let parent_path = parent_file.map(|f| (catalog.home.absolute(&f.path), f.name.form));
-    inherited::copied_prefix(&own_path, own.entry.name.form, parent_path.as_ref().map(|(p, f)| (p.as_path(), *f)))
-        .map(|p| p.tokens)
-        .unwrap_or_default()
 }
 
 fn note(damage: &mut DamageReport, path: &Path, reason: &DamageReason) {

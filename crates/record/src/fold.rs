@@ -82,8 +82,6 @@ pub struct Fold {
     pub has_goal: bool,
     /// First and last ordinal.
     pub ordinals: Option<(u64, u64)>,
-    /// A roll-back was seen.
-    pub rolled_back: bool,
     /// The last token counts.
     tokens_line: Vec<u8>,
     event: Account,
@@ -122,7 +120,6 @@ impl Fold {
             has_tool: false,
             has_goal: false,
             ordinals: None,
-            rolled_back: false,
             tokens_line: Vec::new(),
             event: Account::default(),
             response: Account::default(),
@@ -470,7 +467,6 @@ impl Fold {
                 self.settings_line.clear();
                 self.model = Some(model.clone());
             }
-            ItemBody::RolledBack { .. } => self.rolled_back = true,
             _ => {}
         }
         // Each account has its own view of which messages begin turns.

@@ -40,8 +40,6 @@ pub struct FileFacts {
     pub model: Option<String>,
     /// Time of the last record after the header; `None` where there is none or the tail was not read.
     pub last_time: Option<UtcMillis>,
-    /// Whether `last_time` is final.
-    pub tail_read: bool,
     /// No one said or did anything (only told when that is certain).
     pub empty: bool,
     /// The rest, when the whole file was read.
@@ -134,7 +132,6 @@ pub fn read(path: &Path, form: Form, size: u64, follow: Follow, depth: Depth) ->
         match tail(path, form, follow) {
             Ok(Some(found)) => {
                 facts.last_time = found.last_time;
-                facts.tail_read = true;
                 for (offset, reason) in found.damage {
                     // Damage that the head met as well is not counted twice.
                     if offset >= bytes {
@@ -165,7 +162,6 @@ fn finish(fold: Fold, whole: bool, reached_end: bool, bytes: u64) -> FileFacts {
         preview: fold.preview().map(str::to_owned),
         first_user_message: fold.first_user_message().map(str::to_owned),
         last_time: fold.last_time.filter(|_| whole.is_some()),
-        tail_read: whole.is_some(),
         empty: whole.is_some() && fold.is_empty(),
         header_after_damage: fold.header_after_damage,
         header: fold.header,

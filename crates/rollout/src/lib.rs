@@ -24,5 +24,4 @@ pub mod writer_lock;
 pub use facts::{Depth, FileFacts};
 pub use home::Home;
 pub use name::{Form, RolloutName};
-pub use source::ReadError;
 pub use walk::{FileEntry, Place};

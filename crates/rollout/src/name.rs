@@ -64,12 +64,6 @@ impl RolloutName {
         name.starts_with(b"rollout-")
             && (name.ends_with(b".jsonl") || name.ends_with(b".jsonl.zst") || name.ends_with(b".json"))
     }
-
-    /// The writer's local time of creation as a name spells it, `YYYY-MM-DDTHH-MM-SS`.
-    #[must_use]
-    pub fn stamp(name: &str) -> Option<&str> {
-        name.strip_prefix("rollout-")?.get(..19).filter(|s| is_stamp(s))
-    }
 }
 
 /// Whether a text has the form of a name's time. The numbers may be out of range (such names exist and are read).

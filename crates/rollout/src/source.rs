@@ -2,21 +2,9 @@
 
 use std::fs::File;
 use std::io::{self, Read};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use crate::name::Form;
-
-/// A file that could not be read, and where.
-#[derive(Debug, thiserror::Error)]
-#[error("cannot read {} at byte {offset}: {source}", path.display())]
-pub struct ReadError {
-    /// The file.
-    pub path: PathBuf,
-    /// Bytes read before; for compressed files in the decompressed stream.
-    pub offset: u64,
-    /// What the system or the decoder said.
-    pub source: io::Error,
-}
 
 /// A stream of bytes that can go to another thread.
 pub type Stream = Box<dyn Read + Send>;

@@ -6,7 +6,6 @@ use std::path::PathBuf;
 use threadkeep_record::{Origin, SourceClass, Speaker, ThreadId};
 use threadkeep_rollout::lineage::{self, History, Relation, Role};
 use threadkeep_rollout::records::{BUFFER, LineReader};
-use threadkeep_rollout::walk::Place;
 use threadkeep_store::SearchHit;
 
 use super::scan::RawHit;
@@ -88,16 +87,14 @@ pub(super) fn drop_inherited(
     if searched.is_some_and(|keys| !keys.contains(&parent.to_string())) {
         return;
     }
-    let Some(group) = catalog.group(parent) else { return };
+    if catalog.group(parent).is_none() {
+        return;
+    }
     if let Some(start) = header.subagent_history_start_ordinal {
         hits.retain(|(_, h)| h.ordinal.is_none_or(|o| o >= start));
     }
-    let parent_file = group.files.iter().map(|i| &catalog.files[*i as usize]).find(|f| f.place != Place::Outside);
-    let parent_path = parent_file.map(|f| (catalog.home.absolute(&f.path), f.name.form));
-    let own = catalog.home.absolute(&member.entry.path);
-    if let Some(prefix) =
-        inherited::copied_prefix(&own, member.entry.name.form, parent_path.as_ref().map(|(p, f)| (p.as_path(), *f)))
-    {
+    if let Some(prefix) = inherited::copied_from(catalog, member, parent) {
+        let own = catalog.home.absolute(&member.entry.path);
         hits.retain(|(path, h)| path.as_ref() != Some(&own) || h.offset >= prefix.end);
     }
 }
