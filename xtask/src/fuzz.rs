@@ -70,8 +70,8 @@ fn fixtures() -> Result<Vec<(String, Vec<u8>)>> {
         let home = home?.path();
         for entry in threadkeep_rollout::walk::walk(&home).files {
             if entry.size < 1 << 20 {
-                let name = entry.path.file_name().context("a file name")?.to_string_lossy().into_owned();
-                found.push((name, fs::read(home.join(&entry.path))?));
+                let name = entry.path().file_name().context("a file name")?.to_string_lossy().into_owned();
+                found.push((name, fs::read(entry.path_in(&home))?));
             }
         }
     }

@@ -17,6 +17,7 @@ use crate::fail::{Failure, Kind};
 use crate::out::Out;
 
 fn main() -> ExitCode {
+    threadkeep_rollout::par::use_this_thread();
     let words: Vec<std::ffi::OsString> = std::env::args_os().collect();
     let cli = match Cli::try_parse_from(&words) {
         Ok(cli) => cli,

@@ -22,7 +22,10 @@ fn rollouts() -> Vec<u8> {
     for home in homes.read_dir().unwrap() {
         let home = home.unwrap().path();
         for f in walk(&home).files {
-            open_stream(&home.join(&f.path), f.name.form, Follow::Nothing).unwrap().read_to_end(&mut once).unwrap();
+            open_stream(&f.path_in(home.as_ref()), f.name.form, Follow::Nothing)
+                .unwrap()
+                .read_to_end(&mut once)
+                .unwrap();
         }
     }
     once.truncate(1 << 20);

@@ -14,7 +14,7 @@ use crate::row::{self, Row};
 /// The sort key that a thread had at `mark`, given its key now; `None` if it did not exist then.
 pub fn key(catalog: &Catalog, row: &Row, sort: SortKey, mark: UtcMillis, now: i64) -> Option<i64> {
     let head = row.assembly.as_ref().map(|a| &row.members[a.head])?;
-    let path = catalog.home.absolute(&head.entry.path);
+    let path = head.entry.path_in(catalog.home.path());
     if row.members.len() == 1 && made_after(&path, mark) {
         return None;
     }

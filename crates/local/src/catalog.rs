@@ -8,6 +8,7 @@ use threadkeep_record::ThreadId;
 use threadkeep_rollout::home::Home;
 use threadkeep_rollout::locks::WriterLocks;
 use threadkeep_rollout::name_index::NameIndex;
+use threadkeep_rollout::par;
 use threadkeep_rollout::walk::{FileEntry, Place, Walk, walk};
 
 use crate::codex_state::{CodexState, DbRow};
@@ -20,7 +21,7 @@ pub struct Group {
     /// Indexes into the catalog's files.
     pub files: Files,
     /// The newest modification time, in nanoseconds.
-    pub mtime_ns: i128,
+    pub mtime_ns: i64,
     /// All of its files are in the archive.
     pub archived: bool,
 }
@@ -31,7 +32,7 @@ pub enum Files {
     /// One file.
     One(u32),
     /// Several.
-    Many(Vec<u32>),
+    Many(Box<Vec<u32>>),
 }
 
 impl std::ops::Deref for Files {
@@ -47,7 +48,7 @@ impl std::ops::Deref for Files {
 impl Files {
     fn push(&mut self, file: u32) {
         match self {
-            Self::One(first) => *self = Self::Many(vec![*first, file]),
+            Self::One(first) => *self = Self::Many(Box::new(vec![*first, file])),
             Self::Many(files) => files.push(file),
         }
     }
@@ -80,16 +81,14 @@ impl Catalog {
     #[must_use]
     pub fn open(home: &Home, sqlite_home: Option<&PathBuf>) -> Self {
         let path = home.path();
-        let (walked, (mut db, ids), names) = std::thread::scope(|scope| {
-            let db = scope.spawn(|| {
+        let ((mut db, ids), (walked, names)) = par::both(
+            || {
                 let mut db = CodexState::open(path, sqlite_home.map(PathBuf::as_path));
                 let ids = db.ids();
                 (db, ids)
-            });
-            let walked = walk(path);
-            let names = NameIndex::read(path);
-            (walked, db.join().unwrap_or_default(), names)
-        });
+            },
+            || (walk(path), NameIndex::read(path)),
+        );
         let Walk { files, problems, links } = walked;
         let mut notes: Vec<String> = problems
             .iter()
@@ -171,7 +170,7 @@ fn group(files: &[FileEntry]) -> Vec<Group> {
     // Numbers sort several times faster than what they stand for. No id comes last: no UUID is all ones.
     let number = |f: &FileEntry| f.name.id.map_or(u128::MAX, |id| u128::from_be_bytes(*id.as_bytes()));
     let mut by_id: Vec<(u128, u32)> = files.iter().map(number).zip(0..).collect();
-    by_id.sort_unstable();
+    par::sort(&mut by_id);
     let mut groups: Vec<Group> = Vec::with_capacity(files.len());
     for (_, i) in by_id {
         let f = &files[i as usize];

@@ -76,8 +76,8 @@ pub fn copied_prefix(own: &Path, form: Form, parent: Option<(&Path, Form)>) -> O
 #[must_use]
 pub fn copied_from(catalog: &Catalog, own: &Member, parent: ThreadId) -> Option<CopiedPrefix> {
     let parent = catalog.group(parent).and_then(|g| g.files.first()).map(|i| &catalog.files[*i as usize]);
-    let parent = parent.map(|f| (catalog.home.absolute(&f.path), f.name.form));
-    let path = catalog.home.absolute(&own.entry.path);
+    let parent = parent.map(|f| (f.path_in(catalog.home.path()), f.name.form));
+    let path = own.entry.path_in(catalog.home.path());
     copied_prefix(&path, own.entry.name.form, parent.as_ref().map(|(p, form)| (p.as_path(), *form)))
 }
 

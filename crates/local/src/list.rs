@@ -118,10 +118,10 @@ impl LocalStore {
 
 /// Every thread of the catalogs once.
 pub(crate) fn candidates(catalogs: &[Catalog]) -> Vec<Candidate> {
-    let mut all = Vec::new();
+    let mut all = Vec::with_capacity(catalogs.iter().map(|c| c.groups.len()).sum());
     let several = catalogs.len() > 1;
     // Of a thread that several homes show, the file that was written last is the thread.
-    let mut newest: HashMap<ThreadId, (i128, usize)> = HashMap::new();
+    let mut newest: HashMap<ThreadId, (i64, usize)> = HashMap::new();
     for (home, catalog) in catalogs.iter().enumerate().filter(|_| several) {
         for g in &catalog.groups {
             if let Some(id) = g.id
@@ -169,7 +169,7 @@ pub(crate) fn first_depth(catalogs: &[Catalog], candidate: Candidate, small_home
     let size: u64 = catalog.groups[group].files.iter().map(|i| catalog.files[*i as usize].size).sum();
     match (small_home, size) {
         (true, 0..=0x0040_0000) => Depth::Whole(Check::Whole),
-        (false, 0..=0x0002_0000) => Depth::Whole(Check::Ends),
+        (false, 0..=0x8000) => Depth::Whole(Check::Ends),
         _ => Depth::HeadAndTail,
     }
 }
@@ -217,7 +217,9 @@ fn page(
     } else {
         exact(catalogs, query, &filter, &all, cursor, limit, small, now)
     };
-    enrich(catalogs, &mut page.rows, small, options.count);
+    if small || options.count {
+        enrich(catalogs, &mut page.rows, small, options.count);
+    }
     page.notes = catalogs.iter().flat_map(|c| c.notes.iter().cloned().chain(c.late_notes())).collect();
     page.notes.extend(place_notes(catalogs, &page.rows));
     page.complete = page.next_cursor.is_none() && catalogs.iter().all(|c| c.complete);
@@ -231,28 +233,31 @@ fn by_modification(
     catalogs: &[Catalog],
     query: &ListQuery,
     filter: &Filter<'_>,
-    mut all: Vec<Candidate>,
+    all: Vec<Candidate>,
     limit: usize,
     now: UtcMillis,
 ) -> ListPage {
     let mtime = |c: &Candidate| match c {
-        Candidate::Group { home, group } => catalogs[*home].groups[*group].mtime_ns,
+        Candidate::Group { home, group } => UtcMillis::from_nanos(catalogs[*home].groups[*group].mtime_ns.into()),
         Candidate::Ghost { home, id } => {
-            catalogs[*home].ghosts.get(id).and_then(|r| r.updated_at).map_or(0, |t| i128::from(t.0) * 1_000_000)
+            catalogs[*home].ghosts.get(id).and_then(|r| r.updated_at).unwrap_or(UtcMillis(0))
         }
     };
     let total = all.len();
-    let archived = all
-        .iter()
-        .filter(|c| matches!(c, Candidate::Group { home, group } if catalogs[*home].groups[*group].archived))
-        .count() as u64;
-    all.retain(|c| match c {
-        Candidate::Group { home, group } => {
-            filter.place(catalogs[*home].groups[*group].archived).is_none()
-                || catalogs[*home].groups[*group].files.len() > 1
+    let mut archived: u64 = 0;
+    // The times stand beside the candidates: looking each up again while they are put in order costs more than the order.
+    let candidates = all;
+    let mut all: Vec<(UtcMillis, Candidate)> = Vec::with_capacity(candidates.len());
+    for c in candidates {
+        if let Candidate::Group { home, group } = c {
+            let group = &catalogs[home].groups[group];
+            archived += u64::from(group.archived);
+            if filter.place(group.archived).is_some() && group.files.len() == 1 {
+                continue;
+            }
         }
-        Candidate::Ghost { .. } => true,
-    });
+        all.push((mtime(&c), c));
+    }
     let mut hidden: HashMap<Reason, u64> = HashMap::new();
     let mut rows: Vec<(usize, Row)> = Vec::new();
     let mut sorted = 0;
@@ -267,17 +272,17 @@ fn by_modification(
         if looked_at + batch > sorted {
             let end = (looked_at + batch * 2).min(all.len());
             if end < all.len() {
-                all[sorted..].select_nth_unstable_by_key(end - sorted, |c| std::cmp::Reverse(mtime(c)));
+                all[sorted..].select_nth_unstable_by_key(end - sorted, |(time, _)| std::cmp::Reverse(*time));
             }
-            all[sorted..end].sort_unstable_by_key(|c| std::cmp::Reverse(mtime(c)));
+            all[sorted..end].sort_unstable_by_key(|(time, _)| std::cmp::Reverse(*time));
             sorted = end;
         }
         // Files of one moment belong together: where the look stops must lie between two moments.
-        let last = UtcMillis::from_nanos(mtime(&all[looked_at + batch - 1]));
+        let last = all[looked_at + batch - 1].0;
         let first_behind = looked_at + batch;
         let mut end = first_behind;
         for i in first_behind..all.len() {
-            if UtcMillis::from_nanos(mtime(&all[i])) == last {
+            if all[i].0 == last {
                 all.swap(i, end);
                 end += 1;
             }
@@ -288,7 +293,10 @@ fn by_modification(
         let batch = end - looked_at;
         let next = &all[looked_at..looked_at + batch];
         let mut loaded: Vec<(usize, Row)> =
-            par::map(next, |c| load(catalogs, *c, first_depth(catalogs, *c, false))).into_iter().flatten().collect();
+            par::map(next, |(_, c)| load(catalogs, *c, first_depth(catalogs, *c, false)))
+                .into_iter()
+                .flatten()
+                .collect();
         add_names(catalogs, &mut loaded);
         for (home, row) in loaded {
             match filter.leaves_out(&row) {
@@ -298,9 +306,9 @@ fn by_modification(
         }
         merge_by_header(catalogs, &mut rows);
         looked_at += batch;
-        floor = all.get(looked_at - 1).map_or(i64::MIN, |c| UtcMillis::from_nanos(mtime(c)).0);
+        floor = all.get(looked_at - 1).map_or(i64::MIN, |(time, _)| time.0);
         rows.sort_by(|(_, a), (_, b)| (b.updated(), &b.key).cmp(&(a.updated(), &a.key)));
-        let next_mtime = all.get(looked_at).map(|c| UtcMillis::from_nanos(mtime(c)));
+        let next_mtime = all.get(looked_at).map(|(time, _)| *time);
         match (rows.get(limit), next_mtime) {
             (_, None) => break,
             // One row more than the page tells that there is a next page.

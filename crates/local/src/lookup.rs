@@ -80,8 +80,8 @@ impl LocalStore {
     /// is refused.
     pub fn thread_key(&self, query: &str) -> Result<String, LookupError> {
         let (_, row) = find(&self.catalogs(), query, Depth::Head)?;
-        match row.members.iter().find(|m| m.entry.path.is_absolute()) {
-            Some(m) => Err(LookupError::Outside { path: m.entry.path.clone() }),
+        match row.members.iter().find(|m| m.entry.path().is_absolute()) {
+            Some(m) => Err(LookupError::Outside { path: m.entry.path() }),
             None => Ok(row.key),
         }
     }
@@ -208,8 +208,8 @@ fn by_path(catalogs: &[Catalog], path: &Path, depth: Depth) -> Result<(usize, Ro
 }
 
 fn is_same(catalog: &Catalog, entry: &FileEntry, full: &Path) -> bool {
-    full.file_name() == entry.path.file_name()
-        && std::fs::canonicalize(catalog.home.absolute(&entry.path)).is_ok_and(|p| p == full)
+    full.file_name() == entry.path().file_name()
+        && std::fs::canonicalize(entry.path_in(catalog.home.path())).is_ok_and(|p| p == full)
 }
 
 /// Threads whose name is the query, and the ids of such names that have no file.

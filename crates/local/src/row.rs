@@ -84,11 +84,11 @@ pub fn member(catalog: &Catalog, entry: &FileEntry, depth: Depth) -> Member {
             damage: vec![threadkeep_record::fold::Damage {
                 line: None,
                 offset: 0,
-                reason: DamageReason::Unreadable(why.clone()),
+                reason: DamageReason::Unreadable(why.to_string()),
             }],
             ..FileFacts::default()
         },
-        None => facts::read(&catalog.home.absolute(&entry.path), entry.name.form, entry.size, follow(entry), depth),
+        None => facts::read(&entry.path_in(catalog.home.path()), entry.name.form, entry.size, follow(entry), depth),
     };
     Member { entry: entry.clone(), facts }
 }
@@ -96,13 +96,18 @@ pub fn member(catalog: &Catalog, entry: &FileEntry, depth: Depth) -> Member {
 /// Below a home no link is followed; a path that the caller gave is the caller's word.
 #[must_use]
 pub fn follow(entry: &FileEntry) -> Follow {
-    if entry.place == Place::Outside || entry.path.is_absolute() { Follow::Links } else { Follow::Nothing }
+    if entry.place == Place::Outside || entry.path().is_absolute() { Follow::Links } else { Follow::Nothing }
 }
 
 /// Files of a group.
 #[must_use]
 pub fn members(catalog: &Catalog, group: &Group, depth: Depth) -> Vec<Member> {
-    group.files.iter().map(|i| member(catalog, &catalog.files[*i as usize], depth)).collect()
+    let mut members: Vec<Member> =
+        group.files.iter().map(|i| member(catalog, &catalog.files[*i as usize], depth)).collect();
+    if members.len() > 1 {
+        members.sort_by_cached_key(|m| m.entry.path());
+    }
+    members
 }
 
 /// Builds the row of a group.
@@ -140,19 +145,19 @@ pub fn build(catalog: &Catalog, name_id: Option<ThreadId>, mut members: Vec<Memb
     for m in &members {
         damage.records += m.facts.damaged;
         damage.first.extend(m.facts.damage.iter().map(|d| DamageEntry {
-            path: shown(&m.entry.path),
+            path: shown(&m.entry.path()),
             line: d.line,
             offset: d.offset,
             reason: d.reason.to_string(),
         }));
     }
     for (i, reason) in &assembly.notes {
-        note(&mut damage, &members[*i].entry.path, reason);
+        note(&mut damage, &members[*i].entry.path(), reason);
     }
     if let (Some(h), Some(n)) = (header_id, name_id)
         && h != n
     {
-        note(&mut damage, &root.entry.path, &DamageReason::IdMismatch { name: n.to_string(), header: h.to_string() });
+        note(&mut damage, &root.entry.path(), &DamageReason::IdMismatch { name: n.to_string(), header: h.to_string() });
     }
     let own = |role: Role| role != Role::Copy;
     let counted: Vec<&Member> = members.iter().zip(&assembly.roles).filter(|(_, r)| own(**r)).map(|(m, _)| m).collect();
@@ -170,7 +175,7 @@ pub fn build(catalog: &Catalog, name_id: Option<ThreadId>, mut members: Vec<Memb
     if counted.len() > 1 || continues {
         let history = history(catalog, id, &members, assembly.head);
         for reason in &history.missing {
-            note(&mut damage, &head.entry.path, reason);
+            note(&mut damage, &head.entry.path(), reason);
         }
         match depth {
             Depth::Whole(check) => {
@@ -195,11 +200,11 @@ pub fn build(catalog: &Catalog, name_id: Option<ThreadId>, mut members: Vec<Memb
     });
     let mtime = members.iter().map(|m| m.entry.mtime()).max().unwrap_or(UtcMillis(0));
     let empty = counted.iter().all(|m| m.facts.empty) && !forks_other;
-    let files = members
+    let mut files: Vec<ThreadFile> = members
         .iter()
         .zip(&assembly.roles)
         .map(|(m, role)| ThreadFile {
-            path: shown(&m.entry.path),
+            path: shown(&m.entry.path()),
             kind: match m.entry.name.form {
                 Form::Plain => "plain",
                 Form::Zstd => "zstd",
@@ -214,6 +219,9 @@ pub fn build(catalog: &Catalog, name_id: Option<ThreadId>, mut members: Vec<Memb
             records: m.facts.whole.as_ref().map(|w| w.records),
         })
         .collect();
+    // A walk meets files in no order.
+    let rank = |f: &ThreadFile| ["head", "segment", "copy"].iter().position(|r| *r == f.role);
+    files.sort_by(|a, b| (rank(a), &a.path).cmp(&(rank(b), &b.path)));
     damage.first.truncate(DAMAGE_SHOWN);
     let created =
         header.and_then(|h| h.created_at.or(h.record_time)).or_else(|| id.and_then(|i| i.v7_millis()).map(UtcMillis));
@@ -255,7 +263,7 @@ pub fn build(catalog: &Catalog, name_id: Option<ThreadId>, mut members: Vec<Memb
         damage,
     };
     let class = header.map_or(SourceClass::Person, |h| h.source_class());
-    let key = id.map_or_else(|| shown(&members[assembly.head].entry.path), |i| i.to_string());
+    let key = id.map_or_else(|| shown(&members[assembly.head].entry.path()), |i| i.to_string());
     Row {
         thread,
         members,

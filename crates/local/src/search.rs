@@ -249,7 +249,7 @@ fn name_key(catalogs: &[Catalog], c: Candidate) -> String {
         Candidate::Group { home, group } => {
             let catalog = &catalogs[home];
             let g = &catalog.groups[group];
-            g.id.map_or_else(|| shown(&catalog.files[g.files[0] as usize].path), |id| id.to_string())
+            g.id.map_or_else(|| shown(&catalog.files[g.files[0] as usize].path()), |id| id.to_string())
         }
     }
 }
@@ -289,11 +289,11 @@ fn order(catalogs: &[Catalog], c: Candidate, exact: bool) -> (i64, String) {
         Candidate::Group { home, group } => {
             let catalog = &catalogs[home];
             let g = &catalog.groups[group];
-            let mut ms = UtcMillis::from_nanos(g.mtime_ns).0;
+            let mut ms = UtcMillis::from_nanos(g.mtime_ns.into()).0;
             if exact {
                 let times = g.files.iter().filter_map(|i| {
                     let f = &catalog.files[*i as usize];
-                    tail::tail(&catalog.home.absolute(&f.path), f.name.form, row::follow(f)).ok()??.last_time
+                    tail::tail(&f.path_in(catalog.home.path()), f.name.form, row::follow(f)).ok()??.last_time
                 });
                 ms = times.max().map_or(ms, |t| t.0);
             }
@@ -382,8 +382,8 @@ fn scan_once(
     };
     if g.files.len() == 1 && !explicit {
         let entry = &catalog.files[g.files[0] as usize];
-        let path = catalog.home.absolute(&entry.path);
-        let (raw, problem) = scan.file(&path, entry.name.form, row::follow(entry), buffer);
+        let path = entry.path_in(catalog.home.path());
+        let (raw, problem) = scan.file(&path, entry.name.form, entry.size, row::follow(entry), buffer);
         found.stopped = raw.len() >= scan.want;
         found.problem = problem;
         found.hits.extend(raw.into_iter().map(|h| (Some(path.clone()), h)));
@@ -409,13 +409,13 @@ fn scan_once(
             .map(|s| (s.path.clone(), s.form, s.follow))
             .collect();
         for m in &row.members {
-            let path = catalog.home.absolute(&m.entry.path);
+            let path = m.entry.path_in(catalog.home.path());
             if !paths.iter().any(|(p, ..)| *p == path) {
                 paths.push((path, m.entry.name.form, row::follow(&m.entry)));
             }
         }
         for (path, form, follow) in paths {
-            let (mut raw, problem) = scan.file(&path, form, follow, buffer);
+            let (mut raw, problem) = scan.file(&path, form, u64::MAX, follow, buffer);
             found.problem = found.problem.take().or(problem);
             found.stopped |= raw.len() >= scan.want;
             if !raw.is_empty() && is_plain_copy(catalog, &row, &path) {

@@ -131,7 +131,7 @@ impl OpenThread {
         for i in own {
             let entry = &self.row.members[i].entry;
             let mut stream = threadkeep_rollout::source::open_stream(
-                &catalog.home.absolute(&entry.path),
+                &entry.path_in(catalog.home.path()),
                 entry.name.form,
                 crate::row::follow(entry),
             )?;

@@ -357,6 +357,8 @@ impl Fold {
             b"function_call_output" | b"custom_tool_call_output" | b"reasoning" => {
                 self.signal_both(Signal::Content, s.timestamp)
             }
+            // Long, in every head, and nothing that a list shows; whole, since another record may be glued to it.
+            b"message" if record[s.payload_at..].starts_with(DEVELOPER) && is_whole(record) => {}
             b"message" | b""
                 if !(self.accounts.user_events && self.accounts.agent_events) || self.may_begin(record) =>
             {
@@ -490,6 +492,9 @@ impl Fold {
         }
     }
 }
+
+/// How a message of the program's own begins.
+const DEVELOPER: &[u8] = br#"{"type":"message","role":"developer""#;
 
 fn is_whole(record: &[u8]) -> bool {
     matches!(check_line(record), LineState::Record(_))

@@ -48,6 +48,11 @@ impl ThreadId {
         self.0.as_bytes()
     }
 
+    /// Appends the hyphenated lower-case form to a text.
+    pub fn push_to(&self, text: &mut String) {
+        text.push_str(self.0.as_hyphenated().encode_lower(&mut uuid::Uuid::encode_buffer()));
+    }
+
     /// The Unix time in milliseconds that a v7 id carries, or `None` for other versions.
     #[must_use]
     pub fn v7_millis(&self) -> Option<i64> {

@@ -34,6 +34,8 @@ pub struct BlockReader<R> {
     in_long: bool,
     limit: usize,
     error: Option<io::Error>,
+    /// A read that stops short at or behind this offset ends the stream.
+    expected: u64,
 }
 
 impl<R: Read> BlockReader<R> {
@@ -49,6 +51,7 @@ impl<R: Read> BlockReader<R> {
             in_long: false,
             limit: LONG_LINE,
             error: None,
+            expected: u64::MAX,
         }
     }
 
@@ -57,7 +60,26 @@ impl<R: Read> BlockReader<R> {
         if buffer.len() < 256 {
             buffer.resize(256, 0);
         }
-        Self { stream, buffer, start: 0, end: 0, base: 0, eof: false, in_long: false, limit: LONG_LINE, error: None }
+        Self {
+            stream,
+            buffer,
+            start: 0,
+            end: 0,
+            base: 0,
+            eof: false,
+            in_long: false,
+            limit: LONG_LINE,
+            error: None,
+            expected: u64::MAX,
+        }
+    }
+
+    /// The stream is a regular file that had `size` bytes a moment ago: a read that stops short there found its end,
+    /// and asking again, which for many small files is half of all reads, tells nothing.
+    #[must_use]
+    pub fn expecting(mut self, size: u64) -> Self {
+        self.expected = size;
+        self
     }
 
     /// The buffer, for the next file.
@@ -166,9 +188,13 @@ impl<R: Read> BlockReader<R> {
 
     fn fill(&mut self) {
         loop {
+            let room = self.buffer.len() - self.end;
             match self.stream.read(&mut self.buffer[self.end..]) {
                 Ok(0) => self.eof = true,
-                Ok(n) => self.end += n,
+                Ok(n) => {
+                    self.end += n;
+                    self.eof = n < room && self.base + self.end as u64 >= self.expected;
+                }
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
                 Err(e) => {
                     self.error = Some(e);

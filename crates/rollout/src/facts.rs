@@ -1,6 +1,8 @@
 //! What one rollout file tells of itself, read as deeply as asked.
 
+use std::io;
 use std::path::Path;
+use std::sync::Arc;
 
 use threadkeep_record::damage::DamageReason;
 use threadkeep_record::fold::{Check, Damage, Fold};
@@ -8,8 +10,8 @@ use threadkeep_record::{SessionMeta, TokenUsage, UtcMillis};
 
 use crate::name::Form;
 use crate::records::{BUFFER, LineReader};
-use crate::source::Follow;
-use crate::tail::tail;
+use crate::source::{Follow, open_file};
+use crate::tail::tail_of;
 
 /// How deeply a file is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,6 +26,9 @@ pub enum Depth {
 
 /// A head is looked for in so many bytes at most; beyond that a preview may stay unknown, never the thread.
 const HEAD_LIMIT: u64 = 256 << 20;
+
+/// Read size for heads.
+const HEAD_BUFFER: usize = 32 << 10;
 
 /// What a file tells.
 #[derive(Debug, Clone, Default)]
@@ -81,7 +86,15 @@ pub fn read(path: &Path, form: Form, size: u64, follow: Follow, depth: Depth) ->
         fold.note(None, 0, DamageReason::Empty);
         return finish(fold, true, true, 0);
     }
-    match LineReader::open(path, form, follow, if whole { BUFFER } else { 32 << 10 }) {
+    let buffer = if whole { BUFFER } else { HEAD_BUFFER };
+    // Head and tail of a plain file come from one opening.
+    let plain = (form == Form::Plain).then(|| open_file(path, follow).map(Arc::new));
+    let lines = match &plain {
+        Some(Ok(file)) => Ok(LineReader::over(Box::new(Arc::clone(file)), buffer)),
+        Some(Err(e)) => Err(io::Error::new(e.kind(), e.to_string())),
+        None => LineReader::open(path, form, follow, buffer),
+    };
+    match lines {
         Ok(mut lines) => {
             loop {
                 let Some(line) = lines.next_line() else {
@@ -129,8 +142,8 @@ pub fn read(path: &Path, form: Form, size: u64, follow: Follow, depth: Depth) ->
     }
     let mut facts = finish(fold, whole, reached_end, bytes);
     if depth == Depth::HeadAndTail && !reached_end {
-        match tail(path, form, follow) {
-            Ok(Some(found)) => {
+        match plain.as_ref().and_then(|file| file.as_ref().ok()).map(|file| tail_of(file)) {
+            Some(Ok(found)) => {
                 facts.last_time = found.last_time;
                 for (offset, reason) in found.damage {
                     // Damage that the head met as well is not counted twice.
@@ -141,8 +154,8 @@ pub fn read(path: &Path, form: Form, size: u64, follow: Follow, depth: Depth) ->
                 }
             }
             // The end of a compressed file is behind all the rest of it.
-            Ok(None) => return read(path, form, size, follow, Depth::Whole(Check::Ends)),
-            Err(_) => {}
+            None => return read(path, form, size, follow, Depth::Whole(Check::Ends)),
+            Some(Err(_)) => {}
         }
     }
     facts

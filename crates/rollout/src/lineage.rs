@@ -73,7 +73,7 @@ pub fn assemble(home: &Home, id: Option<ThreadId>, members: &[Member]) -> Assemb
             m.entry.size,
         )
     };
-    roots.sort_by(|a, b| worth(b).cmp(&worth(a)).then_with(|| members[*a].entry.path.cmp(&members[*b].entry.path)));
+    roots.sort_by(|a, b| worth(b).cmp(&worth(a)).then_with(|| members[*a].entry.path().cmp(&members[*b].entry.path())));
     if let Some(best) = roots.first().copied() {
         let best = settle_twins(home, members, &roots, best, &mut notes);
         for other in roots.iter().filter(|i| **i != best) {
@@ -84,7 +84,7 @@ pub fn assemble(home: &Home, id: Option<ThreadId>, members: &[Member]) -> Assemb
                     *other,
                     DamageReason::Duplicate(format!(
                         "another file of the same thread: {}",
-                        members[best].entry.path.display()
+                        members[best].entry.path().display()
                     )),
                 ));
             }
@@ -98,7 +98,7 @@ pub fn assemble(home: &Home, id: Option<ThreadId>, members: &[Member]) -> Assemb
         (
             header.and_then(|h| h.record_time.or(h.created_at)),
             m.entry.name.segment.and_then(|s| s.v7_millis()),
-            m.entry.path.clone(),
+            m.entry.path(),
         )
     };
     later.sort_by_key(made);
@@ -114,7 +114,7 @@ pub fn assemble(home: &Home, id: Option<ThreadId>, members: &[Member]) -> Assemb
 
 /// The path of the plain form.
 fn logical(m: &Member) -> String {
-    m.entry.path.to_string_lossy().trim_end_matches(".zst").to_owned()
+    m.entry.path().to_string_lossy().trim_end_matches(".zst").to_owned()
 }
 
 /// Where a plain file and its compressed form both stand, the plain one counts if it extends the other. If it is the
@@ -138,7 +138,7 @@ fn settle_twins(
         ));
         return packed;
     }
-    match compare(&home.absolute(&members[plain].entry.path), &home.absolute(&members[packed].entry.path)) {
+    match compare(&members[plain].entry.path_in(home.path()), &members[packed].entry.path_in(home.path())) {
         Relation::Equal | Relation::Extends => plain,
         Relation::Shorter => {
             notes.push((
@@ -290,7 +290,7 @@ pub fn history(
         let own = Some(base.thread_id) == id;
         let candidates: Vec<Member> = if own { members.to_vec() } else { find(base.thread_id) };
         let candidates: Vec<Member> =
-            candidates.into_iter().filter(|m| !seen.contains(&home.absolute(&m.entry.path))).collect();
+            candidates.into_iter().filter(|m| !seen.contains(&m.entry.path_in(home.path()))).collect();
         end = Some(SpanEnd { ordinal: base.end_ordinal_exclusive, offset: base.end_byte_offset });
         match choose_base(home, &candidates, base.end_ordinal_exclusive, base.end_byte_offset) {
             Some(next) => {
@@ -313,10 +313,10 @@ pub fn history(
 
 fn span(home: &Home, m: &Member, owner: Option<ThreadId>, end: Option<SpanEnd>, inherited: bool) -> Span {
     let follow =
-        if m.entry.place == Place::Outside || m.entry.path.is_absolute() { Follow::Links } else { Follow::Nothing };
+        if m.entry.place == Place::Outside || m.entry.path().is_absolute() { Follow::Links } else { Follow::Nothing };
     Span {
-        path: home.absolute(&m.entry.path),
-        shown: m.entry.path.clone(),
+        path: m.entry.path_in(home.path()),
+        shown: m.entry.path(),
         form: m.entry.name.form,
         follow,
         thread_id: owner,
@@ -332,7 +332,7 @@ fn choose_base(home: &Home, candidates: &[Member], ordinal: u64, offset: u64) ->
     let score = |m: &Member| {
         let plain = m.entry.name.form == Form::Plain;
         let reaches = !plain || m.entry.size >= offset;
-        let boundary = plain && offset > 0 && ends_record(&home.absolute(&m.entry.path), offset);
+        let boundary = plain && offset > 0 && ends_record(&m.entry.path_in(home.path()), offset);
         (
             m.facts.header.is_some(),
             begins(m) < ordinal,

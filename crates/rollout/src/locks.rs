@@ -55,7 +55,7 @@ impl WriterLocks {
             pid: row.pid,
             program: row.pid.and_then(platform::holder_facts),
             host: platform::host_name(),
-            since: Some(UtcMillis::from_nanos(stat.mtime_ns)),
+            since: Some(UtcMillis::from_nanos(stat.mtime_ns.into())),
         })
     }
 }

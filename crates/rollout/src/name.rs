@@ -1,5 +1,7 @@
 //! Names of rollout files, parsed exactly (`thread-store.md` section 2).
 
+use std::path::{Path, PathBuf};
+
 use threadkeep_record::ThreadId;
 
 /// How a file holds its records.
@@ -13,6 +15,18 @@ pub enum Form {
     Json,
 }
 
+impl Form {
+    /// How a file name of this form ends.
+    #[must_use]
+    pub fn ending(self) -> &'static str {
+        match self {
+            Self::Plain => ".jsonl",
+            Self::Zstd => ".jsonl.zst",
+            Self::Json => ".json",
+        }
+    }
+}
+
 /// A parsed rollout name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RolloutName {
@@ -22,6 +36,8 @@ pub struct RolloutName {
     pub segment: Option<ThreadId>,
     /// How the records are held.
     pub form: Form,
+    /// The time in the name, as text (`2026-11-30T12-27-18`, the writer's local time).
+    pub stamp: Option<[u8; 19]>,
     /// Whether the name is spelt as Codex spells it. Others (` (1)` of a copy) are read and never preferred.
     pub canonical: bool,
 }
@@ -44,18 +60,58 @@ impl RolloutName {
             && stem.as_bytes()[stamp_len] == b'-'
             && (is_stamp(stamp) || stamp_len == 10 && is_date(stamp))
         {
+            let stamp = stamp.as_bytes().try_into().ok();
             if let Ok(id) = ThreadId::parse(tail) {
-                return Some(Self { id: Some(id), segment: None, form, canonical: true });
+                return Some(Self { id: Some(id), segment: None, form, stamp, canonical: true });
             }
             if tail.len() == 73
                 && tail.as_bytes()[36] == b'_'
                 && let (Some(Ok(id)), Some(Ok(segment))) =
                     (tail.get(..36).map(ThreadId::parse), tail.get(37..).map(ThreadId::parse))
             {
-                return Some(Self { id: Some(id), segment: Some(segment), form, canonical: true });
+                return Some(Self { id: Some(id), segment: Some(segment), form, stamp, canonical: true });
             }
         }
-        Some(Self { id: last_uuid(stem), segment: None, form, canonical: false })
+        Some(Self { id: last_uuid(stem), segment: None, form, stamp: None, canonical: false })
+    }
+
+    /// The file name that says this; `None` where no such name was read (no time, no id).
+    #[must_use]
+    pub fn file_name(&self) -> Option<String> {
+        let mut text = String::with_capacity(112);
+        self.push_to(&mut text).then_some(text)
+    }
+
+    /// Appends the file name to a text, if there is one.
+    fn push_to(&self, text: &mut String) -> bool {
+        let stamp = self.stamp.as_ref().and_then(|s| std::str::from_utf8(s).ok());
+        let (Some(stamp), Some(id)) = (stamp, self.id) else { return false };
+        text.push_str("rollout-");
+        text.push_str(stamp);
+        text.push('-');
+        id.push_to(text);
+        if let Some(segment) = self.segment {
+            text.push('_');
+            segment.push_to(text);
+        }
+        text.push_str(self.form.ending());
+        true
+    }
+
+    /// The path of the file of this name in a folder of a home.
+    pub(crate) fn path_below(&self, home: &Path, folder: &Path) -> PathBuf {
+        let mut path = PathBuf::with_capacity(home.as_os_str().len() + folder.as_os_str().len() + 120);
+        path.push(home);
+        path.push(folder);
+        path.push(self.file_name().unwrap_or_default());
+        path
+    }
+
+    /// Whether [`file_name`](Self::file_name) spells exactly `name`, from which this was parsed.
+    #[must_use]
+    pub fn is_spelt(&self, name: &[u8]) -> bool {
+        // An id reads in either case and is written in lower case; the letters before it are the prefix and the `T`.
+        self.canonical && self.stamp.is_some() && !name[27.min(name.len())..].iter().any(u8::is_ascii_uppercase)
     }
 
     /// Whether a name may be a rollout's, from its beginning and end alone: what a walk asks of every entry.
@@ -110,6 +166,23 @@ mod tests {
             Some((true, false, Form::Plain, false))
         );
         assert_eq!(parse("rollout-2026-11-30T12-27-18-x.jsonl".into()), Some((false, false, Form::Plain, false)));
+    }
+
+    #[test]
+    fn names_are_spelt_again_as_they_were() {
+        let upper = ID.to_uppercase().replace('0', "A");
+        for name in [
+            format!("rollout-2026-11-30T12-27-18-{ID}.jsonl"),
+            format!("rollout-2026-11-30T12-27-18-{ID}_{ID}.jsonl.zst"),
+            format!("rollout-2026-13-45T99-00-00-{ID}.json"),
+            format!("rollout-2025-08-01-{ID}.json"),
+            format!("rollout-2026-11-30T12-27-18-{upper}.jsonl"),
+            format!("rollout-2026-11-30T12-27-18-{ID} (1).jsonl"),
+        ] {
+            let parsed = RolloutName::parse(&name).unwrap();
+            let spelt = parsed.is_spelt(name.as_bytes());
+            assert_eq!(spelt, parsed.file_name().as_deref() == Some(&*name), "{name}");
+        }
     }
 
     #[test]

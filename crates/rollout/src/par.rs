@@ -1,16 +1,50 @@
 //! Doing the same work on many files with the cores there are.
+//!
+//! On rayon's threads, which a process starts once: a command works in several short phases, and starting threads for
+//! each of them cost more than the files of a small home.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// How many threads file work uses: the cores, at most 8 (more only fight over the page cache).
+/// How many threads file work uses at most: more only fight over the page cache.
+const MOST: usize = 8;
+
+/// How many threads file work uses.
 #[must_use]
 pub fn threads() -> usize {
-    std::thread::available_parallelism().map_or(1, usize::from).min(8)
+    rayon::current_num_threads().min(MOST)
 }
 
-/// Maps every item, in order, on all cores. Small lists are mapped here, since starting a thread costs more than a
-/// few files.
+/// Makes the calling thread one of the threads that work, so that a command with two cores starts one thread beside
+/// its own. For the `main` of a command; in a process that has already set up rayon it changes nothing.
+pub fn use_this_thread() {
+    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(MOST);
+    // The only failure is that a pool is there already, which then is used.
+    let _ = rayon::ThreadPoolBuilder::new().num_threads(threads).use_current_thread().build_global();
+}
+
+/// Runs two works side by side.
+pub fn both<A: Send, B: Send>(a: impl FnOnce() -> A + Send, b: impl FnOnce() -> B + Send) -> (A, B) {
+    rayon::join(a, b)
+}
+
+/// Runs `work` on every thread at once, here among them.
+pub fn on_all(work: impl Fn() + Sync) {
+    rayon::scope(|scope| {
+        for _ in 1..threads() {
+            scope.spawn(|_| work());
+        }
+        work();
+    });
+}
+
+/// Sorts, on all cores where that is worth waking them.
+pub fn sort<T: Ord + Send>(items: &mut [T]) {
+    use rayon::slice::ParallelSliceMut;
+    if items.len() < 16_000 { items.sort_unstable() } else { items.par_sort_unstable() }
+}
+
+/// Maps every item, in order, on all cores. Items are begun in their order.
 pub fn map<T: Sync, R: Send>(items: &[T], f: impl Fn(&T) -> R + Sync) -> Vec<R> {
     map_with(items, || (), |(), item| f(item))
 }
@@ -21,26 +55,21 @@ pub fn map_with<T: Sync, S, R: Send>(
     start: impl Fn() -> S + Sync,
     f: impl Fn(&mut S, &T) -> R + Sync,
 ) -> Vec<R> {
-    let threads = threads().min(items.len() / 4);
-    if threads < 2 {
+    if threads() < 2 || items.len() < 2 {
         let mut state = start();
         return items.iter().map(|item| f(&mut state, item)).collect();
     }
     let next = AtomicUsize::new(0);
     let done: Mutex<Vec<(usize, R)>> = Mutex::new(Vec::with_capacity(items.len()));
-    std::thread::scope(|scope| {
-        for _ in 0..threads {
-            scope.spawn(|| {
-                let mut mine = Vec::new();
-                let mut state = start();
-                loop {
-                    let i = next.fetch_add(1, Ordering::Relaxed);
-                    let Some(item) = items.get(i) else { break };
-                    mine.push((i, f(&mut state, item)));
-                }
-                done.lock().unwrap_or_else(std::sync::PoisonError::into_inner).append(&mut mine);
-            });
+    on_all(|| {
+        let mut mine = Vec::new();
+        let mut state = None;
+        loop {
+            let i = next.fetch_add(1, Ordering::Relaxed);
+            let Some(item) = items.get(i) else { break };
+            mine.push((i, f(state.get_or_insert_with(&start), item)));
         }
+        done.lock().unwrap_or_else(std::sync::PoisonError::into_inner).append(&mut mine);
     });
     let mut done = done.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
     done.sort_unstable_by_key(|(i, _)| *i);

@@ -10,8 +10,6 @@ mod other;
 #[cfg(not(target_os = "linux"))]
 pub use other::{holder_facts, host_name, identity, identity_of, lock_table, read_folder};
 
-use std::ffi::OsString;
-
 /// What a folder entry is.
 pub enum EntryKind {
     /// A folder.
@@ -25,24 +23,16 @@ pub enum EntryKind {
 }
 
 /// The facts of a file that a reader compares.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct FileStat {
     /// Bytes.
     pub size: u64,
     /// Modification time, nanoseconds since the Unix epoch.
-    pub mtime_ns: i128,
+    pub mtime_ns: i64,
     /// Device.
     pub dev: u64,
     /// Inode.
     pub ino: u64,
-}
-
-/// One entry of a folder.
-pub struct FolderEntry {
-    /// Its name.
-    pub name: OsString,
-    /// What it is.
-    pub kind: EntryKind,
 }
 
 /// A lock in the system's table: device (major, minor) and inode of the file, and the holder.

@@ -1,5 +1,6 @@
 //! What the end of a rollout tells: when it was last written to.
 
+use std::fs::File;
 use std::io;
 use std::path::Path;
 
@@ -27,9 +28,13 @@ pub fn tail(path: &Path, form: Form, follow: Follow) -> io::Result<Option<TailFa
     if form != Form::Plain {
         return Ok(None);
     }
-    let file = open_file(path, follow)?;
+    tail_of(&open_file(path, follow)?).map(Some)
+}
+
+/// Reads the end of a plain rollout that is open.
+pub fn tail_of(file: &File) -> io::Result<TailFacts> {
     let size = file.metadata()?.len();
-    let mut reader = ReverseReader::new(&file, size, 4096);
+    let mut reader = ReverseReader::new(file, size, 4096);
     let mut facts = TailFacts::default();
     for _ in 0..MAX_LINES {
         let Some(line) = reader.next_line()? else { break };
@@ -41,7 +46,7 @@ pub fn tail(path: &Path, form: Form, follow: Follow) -> io::Result<Option<TailFa
             break;
         }
     }
-    Ok(Some(facts))
+    Ok(facts)
 }
 
 fn line_time(

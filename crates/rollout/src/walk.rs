@@ -1,14 +1,15 @@
 //! Finding every rollout of a home, with the facts that tell whether it changed.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use threadkeep_record::UtcMillis;
 
 use crate::name::{Form, RolloutName};
 use crate::par;
-use crate::platform::{self, EntryKind};
+use crate::platform::{self, EntryKind, FileStat};
 
 /// Which of the two folders a rollout stands in. This, not a flag in a database, tells whether it is archived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -24,8 +25,11 @@ pub enum Place {
 /// A rollout file.
 #[derive(Debug, Clone)]
 pub struct FileEntry {
-    /// Path relative to the home (absolute for [`Place::Outside`]).
-    pub path: PathBuf,
+    /// The folder it is in, relative to the home (absolute for [`Place::Outside`]); shared by the files of a folder.
+    folder: Arc<Path>,
+    /// The file name, where it is not what `name` spells: a home has very many files, and nearly all names can be
+    /// written down again from what they say.
+    own_name: Option<Box<OsStr>>,
     /// What the name says.
     pub name: RolloutName,
     /// Where it stands.
@@ -33,18 +37,33 @@ pub struct FileEntry {
     /// Bytes.
     pub size: u64,
     /// Modification time, nanoseconds since the Unix epoch.
-    pub mtime_ns: i128,
+    pub mtime_ns: i64,
     /// Device and inode.
     pub identity: (u64, u64),
     /// Why its facts could not be read, if so.
-    pub problem: Option<String>,
+    pub problem: Option<Box<str>>,
 }
 
 impl FileEntry {
+    /// Path relative to the home (absolute for [`Place::Outside`]).
+    #[must_use]
+    pub fn path(&self) -> PathBuf {
+        self.path_in(Path::new(""))
+    }
+
+    /// Its path as one that can be opened; `home` is the folder of its home.
+    #[must_use]
+    pub fn path_in(&self, home: &Path) -> PathBuf {
+        match &self.own_name {
+            Some(own) => home.join(&self.folder).join(&**own),
+            None => self.name.path_below(home, &self.folder),
+        }
+    }
+
     /// Modification time in milliseconds.
     #[must_use]
     pub fn mtime(&self) -> UtcMillis {
-        UtcMillis::from_nanos(self.mtime_ns)
+        UtcMillis::from_nanos(self.mtime_ns.into())
     }
 
     /// A file that the caller named.
@@ -59,12 +78,13 @@ impl FileEntry {
             } else {
                 Form::Plain
             };
-            RolloutName { id: None, segment: None, form, canonical: false }
+            RolloutName { id: None, segment: None, form, stamp: None, canonical: false }
         });
         let archived = path.components().any(|c| c.as_os_str() == "archived_sessions");
         let place = if archived { Place::Archived } else { Place::Outside };
         Ok(Self {
-            path: path.to_owned(),
+            folder: path.parent().unwrap_or(Path::new("")).into(),
+            own_name: path.file_name().map(Into::into),
             name,
             place,
             size: stat.size,
@@ -97,70 +117,91 @@ pub struct Walk {
 
 /// Walks `sessions` and `archived_sessions` of a home. The two may themselves be links; below them none is followed.
 pub fn walk(home: &Path) -> Walk {
-    let mut total = Walk::default();
     let roots = [("sessions", Place::Active), ("archived_sessions", Place::Archived)];
-    let mut level: Vec<(PathBuf, Place)> =
-        roots.iter().filter(|(name, _)| home.join(name).is_dir()).map(|(name, place)| (name.into(), *place)).collect();
-    // Level by level: the folders of one level are shared out among the cores without a lock. The upper levels are few.
-    while !level.is_empty() {
-        if level.len() < 24 {
-            level = level.into_iter().flat_map(|(path, place)| read(home, &path, place, &mut total)).collect();
-            continue;
+    let todo = Todo::default();
+    todo.add(roots.iter().filter(|(name, _)| home.join(name).is_dir()).map(|(name, place)| (name.into(), *place)));
+    let total = Mutex::new(Walk::default());
+    par::on_all(|| {
+        let mut mine = Walk::default();
+        let mut folders = Vec::new();
+        while let Some((path, place)) = todo.take() {
+            read(home, &path, place, &mut mine, &mut folders);
+            todo.done(folders.drain(..));
         }
-        let size = level.len().div_ceil(par::threads() * 8);
-        let chunks: Vec<&[(PathBuf, Place)]> = level.chunks(size).collect();
-        let parts = par::map(&chunks, |chunk| {
-            let mut mine = Walk::default();
-            let folders: Vec<_> = chunk.iter().flat_map(|(path, place)| read(home, path, *place, &mut mine)).collect();
-            (mine, folders)
-        });
-        let mut next = Vec::new();
-        total.files.reserve(parts.iter().map(|(mine, _)| mine.files.len()).sum());
-        for (mut mine, mut folders) in parts {
-            total.files.append(&mut mine.files);
-            total.problems.append(&mut mine.problems);
-            total.links.append(&mut mine.links);
-            next.append(&mut folders);
+        let mut total = total.lock().unwrap_or_else(PoisonError::into_inner);
+        if total.files.is_empty() {
+            std::mem::swap(&mut total.files, &mut mine.files);
         }
-        level = next;
-    }
+        total.files.append(&mut mine.files);
+        total.problems.append(&mut mine.problems);
+        total.links.append(&mut mine.links);
+    });
+    let mut total = total.into_inner().unwrap_or_else(PoisonError::into_inner);
+    total.problems.sort_unstable_by(|a, b| a.path.cmp(&b.path));
+    total.links.sort_unstable();
     total
 }
 
-fn read(home: &Path, path: &Path, place: Place, into: &mut Walk) -> Vec<(PathBuf, Place)> {
-    let mut folders = Vec::new();
+/// Folders that are still to be read. Reading one may add others, so there is an end only when nobody reads any more.
+#[derive(Default)]
+struct Todo {
+    inner: Mutex<(Vec<(PathBuf, Place)>, usize)>,
+}
+
+impl Todo {
+    fn lock(&self) -> MutexGuard<'_, (Vec<(PathBuf, Place)>, usize)> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn add(&self, folders: impl Iterator<Item = (PathBuf, Place)>) {
+        self.lock().0.extend(folders);
+    }
+
+    /// A folder to read, waiting for one while others are being read.
+    fn take(&self) -> Option<(PathBuf, Place)> {
+        loop {
+            let mut inner = self.lock();
+            if let Some(folder) = inner.0.pop() {
+                inner.1 += 1;
+                return Some(folder);
+            }
+            if inner.1 == 0 {
+                return None;
+            }
+            drop(inner);
+            std::thread::yield_now();
+        }
+    }
+
+    /// A taken folder was read; these were found in it.
+    fn done(&self, found: impl Iterator<Item = (PathBuf, Place)>) {
+        let mut inner = self.lock();
+        inner.0.extend(found);
+        inner.1 -= 1;
+    }
+}
+
+fn read(home: &Path, path: &Path, place: Place, into: &mut Walk, folders: &mut Vec<(PathBuf, Place)>) {
+    let mut shared: Option<Arc<Path>> = None;
     let wanted = |name: &OsStr| RolloutName::may_be(name.as_encoded_bytes());
-    let result = platform::read_folder(&home.join(path), &wanted, &mut |entry| {
-        let full = || join(path, &entry.name);
-        match entry.kind {
-            EntryKind::Folder => folders.push((full(), place)),
-            EntryKind::Link => into.links.push(full()),
-            EntryKind::File(stat) => {
-                if let Some(name) = parse(&entry.name) {
-                    into.files.push(FileEntry {
-                        path: full(),
-                        name,
-                        place,
-                        size: stat.size,
-                        mtime_ns: stat.mtime_ns,
-                        identity: (stat.dev, stat.ino),
-                        problem: None,
-                    });
-                }
-            }
-            EntryKind::Unreadable(error) => {
-                if let Some(name) = parse(&entry.name) {
-                    into.files.push(FileEntry {
-                        path: full(),
-                        name,
-                        place,
-                        size: 0,
-                        mtime_ns: 0,
-                        identity: (0, 0),
-                        problem: Some(error.to_string()),
-                    });
-                }
-            }
+    let result = platform::read_folder(&home.join(path), &wanted, &mut |name, kind| {
+        let (stat, problem) = match kind {
+            EntryKind::Folder => return folders.push((join(path, name), place)),
+            EntryKind::Link => return into.links.push(join(path, name)),
+            EntryKind::File(stat) => (stat, None),
+            EntryKind::Unreadable(error) => (FileStat::default(), Some(error.to_string().into())),
+        };
+        if let Some(parsed) = parse(name) {
+            into.files.push(FileEntry {
+                folder: Arc::clone(shared.get_or_insert_with(|| path.into())),
+                own_name: (!parsed.is_spelt(name.as_encoded_bytes())).then(|| name.into()),
+                name: parsed,
+                place,
+                size: stat.size,
+                mtime_ns: stat.mtime_ns,
+                identity: (stat.dev, stat.ino),
+                problem,
+            });
         }
     });
     if let Err(error) = result
@@ -168,7 +209,6 @@ fn read(home: &Path, path: &Path, place: Place, into: &mut Walk) -> Vec<(PathBuf
     {
         into.problems.push(WalkProblem { path: path.to_owned(), error });
     }
-    folders
 }
 
 fn parse(name: &OsStr) -> Option<RolloutName> {
@@ -179,7 +219,7 @@ fn parse(name: &OsStr) -> Option<RolloutName> {
     }
 }
 
-fn join(folder: &Path, name: &OsString) -> PathBuf {
+fn join(folder: &Path, name: &OsStr) -> PathBuf {
     let mut path = PathBuf::with_capacity(folder.as_os_str().len() + name.len() + 1);
     path.push(folder);
     path.push(name);

@@ -28,7 +28,7 @@ fn every_record_of_every_fixture_survives() {
         let found = walk(home.path());
         assert!(found.problems.is_empty());
         for entry in found.files {
-            let path = home.absolute(&entry.path);
+            let path = home.absolute(&entry.path());
             let mut whole = Vec::new();
             open_stream(&path, entry.name.form, Follow::Nothing).unwrap().read_to_end(&mut whole).unwrap();
             // A small and a large buffer cut the file in different places.

@@ -80,24 +80,23 @@ pub struct Noise {
     pub busy: usize,
 }
 
-/// Whether a group gets an untimed round first. A cold start of Codex takes too long for it.
+/// Whether each sample gets an untimed run right before it. A cold start of Codex takes too long for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WarmUp {
-    OneRound,
+    Each,
     No,
 }
 
 pub fn measure(group: &Group<'_>, runs: usize, warm_up: WarmUp, noise: &mut Noise) -> Result<Vec<Row>> {
     let mut samples = vec![Vec::with_capacity(runs); group.variants.len()];
-    if warm_up == WarmUp::OneRound {
-        for variant in &group.variants {
-            once(variant)?;
-        }
-    }
     for _ in 0..runs {
         for (variant, samples) in group.variants.iter().zip(&mut samples) {
             noise.samples += 1;
             noise.busy += usize::from(!wait_until_idle());
+            // Waiting lets the cores sleep and other programs take the caches: the run before the timed one wakes them.
+            if warm_up == WarmUp::Each {
+                once(variant)?;
+            }
             samples.push(once(variant)?.as_secs_f64() * 1000.0);
         }
     }

@@ -62,7 +62,7 @@ impl Suite<'_> {
         let server = peer.as_ref().map(|(server, _twin)| server);
         for group in self.groups(&terms, indexed, server)? {
             self.progress(&group.title);
-            let rows = measure(&group, self.runs, WarmUp::OneRound, noise)?;
+            let rows = measure(&group, self.runs, WarmUp::Each, noise)?;
             sections.push(Section { home: self.name.to_owned(), title: group.title, rows });
         }
         Ok(sections)

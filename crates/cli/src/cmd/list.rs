@@ -1,11 +1,13 @@
 //! `threadkeep list`.
 
-use serde_json::{Map, Value, json};
+use std::borrow::Cow;
+
+use serde::{Serialize, Serializer};
 use threadkeep_local::row::Row;
 use threadkeep_local::{ListOptions, ListPage};
 use threadkeep_record::UtcMillis;
 use threadkeep_rollout::Home;
-use threadkeep_store::{Cursor, ListQuery, SortKey};
+use threadkeep_store::{Cursor, ListQuery, SortKey, Thread};
 
 use super::{again, now};
 use crate::args::{Global, ListArgs};
@@ -25,21 +27,26 @@ pub fn run(global: &Global, args: &ListArgs, out: &mut Out) -> Done {
             .list(&query, args.cursor.as_deref(), options, now())
             .map_err(|e| Failure::new(Kind::Usage, e.to_string()).hint("a cursor comes from next_cursor of a page"))?
     };
+    // The system takes the memory of a large home back faster at the end of the process than we could here.
+    let page = std::mem::ManuallyDrop::new(page);
     if !out.is_json() {
         return human(&page, sort, out);
     }
     let several = store.homes().len() > 1;
-    let rows: Vec<Value> =
-        page.rows.iter().map(|(home, row)| thread_json(row, several.then(|| &store.homes()[*home]))).collect();
-    let mut tail = tail_json(store.homes(), &page);
+    let rows: Vec<ThreadJson<'_>> = page
+        .rows
+        .iter()
+        .map(|(home, row)| ThreadJson::new(&row.thread, several.then(|| &store.homes()[*home])))
+        .collect();
+    let home = store.homes()[0].path().to_string_lossy();
     if global.jsonl {
         for row in &rows {
             out.json(row)?;
         }
+        out.json(&PageJson::new(home, &page, None))?;
     } else {
-        tail.shift_insert(2, "threads".into(), Value::Array(rows));
+        out.json(&PageJson::new(home, &page, Some(rows)))?;
     }
-    out.json(&tail)?;
     Ok(0)
 }
 
@@ -56,26 +63,61 @@ fn check_cursor(args: &ListArgs, query: &ListQuery) -> Result<SortKey, Failure> 
 }
 
 /// A thread as JSON; its home only where there are several.
-pub fn thread_json(row: &Row, home: Option<&Home>) -> Value {
-    let mut v = serde_json::to_value(&row.thread).unwrap_or_default();
-    if let (Some(home), Some(o)) = (home, v.as_object_mut()) {
-        o.insert("home".into(), json!(home.path()));
-    }
-    v
+#[derive(Serialize)]
+pub struct ThreadJson<'a> {
+    #[serde(flatten)]
+    pub thread: &'a Thread,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub home: Option<Cow<'a, str>>,
 }
 
-fn tail_json(homes: &[Home], page: &ListPage) -> Map<String, Value> {
-    let hidden: Map<String, Value> = page.hidden.iter().map(|(k, n)| ((*k).to_owned(), json!(n))).collect();
-    let mut o = Map::new();
-    o.insert("format".into(), json!(1));
-    o.insert("home".into(), json!(homes[0].path()));
-    o.insert("next_cursor".into(), json!(page.next_cursor));
-    o.insert("complete".into(), json!(page.complete));
-    o.insert("total".into(), json!(page.total));
-    o.insert("hidden".into(), Value::Object(hidden));
-    o.insert("index".into(), json!({"state": "none", "reason": page.reason}));
-    o.insert("notes".into(), json!(page.notes));
-    o
+impl<'a> ThreadJson<'a> {
+    pub fn new(thread: &'a Thread, home: Option<&'a Home>) -> Self {
+        Self { thread, home: home.map(|h| h.path().to_string_lossy()) }
+    }
+}
+
+/// A page as JSON; its threads stand on lines of their own with `--jsonl`.
+#[derive(Serialize)]
+struct PageJson<'a> {
+    format: u32,
+    home: Cow<'a, str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    threads: Option<Vec<ThreadJson<'a>>>,
+    next_cursor: Option<&'a str>,
+    complete: bool,
+    total: Option<u64>,
+    #[serde(serialize_with = "in_order")]
+    hidden: &'a [(&'static str, Option<u64>)],
+    index: IndexJson<'a>,
+    notes: &'a [String],
+}
+
+#[derive(Serialize)]
+struct IndexJson<'a> {
+    state: &'static str,
+    reason: &'a str,
+}
+
+impl<'a> PageJson<'a> {
+    fn new(home: Cow<'a, str>, page: &'a ListPage, threads: Option<Vec<ThreadJson<'a>>>) -> Self {
+        Self {
+            format: 1,
+            home,
+            threads,
+            next_cursor: page.next_cursor.as_deref(),
+            complete: page.complete,
+            total: page.total,
+            hidden: &page.hidden,
+            index: IndexJson { state: "none", reason: &page.reason },
+            notes: &page.notes,
+        }
+    }
+}
+
+/// Pairs as an object, in their order.
+fn in_order<S: Serializer>(pairs: &[(&'static str, Option<u64>)], to: S) -> Result<S::Ok, S::Error> {
+    to.collect_map(pairs.iter().map(|(k, n)| (*k, *n)))
 }
 
 fn human(page: &ListPage, sort: SortKey, out: &mut Out) -> Done {

@@ -58,7 +58,7 @@ pub fn run(global: &Global, args: &SearchArgs, out: &mut Out) -> Done {
                 o.insert("archived".into(), json!(row.archived));
                 o.insert("started_by".into(), json!(row.class));
                 if several {
-                    o.insert("home".into(), json!(store.homes()[row.home].path()));
+                    o.insert("home".into(), json!(store.homes()[row.home].path().to_string_lossy()));
                 }
             }
             v

@@ -10,7 +10,7 @@ use threadkeep_rollout::Depth;
 use threadkeep_store::cursor::TurnCursor;
 use threadkeep_store::turns::Turn;
 
-use super::list::{marks, thread_json};
+use super::list::{ThreadJson, marks};
 use crate::args::{Global, ShowArgs};
 use crate::fail::{Done, Failure, Kind};
 use crate::human::{directory, size, visible_line, when};
@@ -122,7 +122,8 @@ fn thread_facts(store: &LocalStore, open: &OpenThread, turns: Option<u64>) -> Va
     let mut row = open.row.clone();
     row.thread.turns = turns;
     row.thread.children = open.children();
-    thread_json(&row, (store.homes().len() > 1).then(|| &store.homes()[open.home]))
+    serde_json::to_value(ThreadJson::new(&row.thread, (store.homes().len() > 1).then(|| &store.homes()[open.home])))
+        .unwrap_or_default()
 }
 
 /// Places in the index of the turns that are wanted.

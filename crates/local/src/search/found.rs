@@ -41,9 +41,9 @@ pub(super) fn is_plain_copy(catalog: &Catalog, row: &Row, path: &std::path::Path
         .members
         .iter()
         .zip(&assembly.roles)
-        .any(|(m, role)| *role == Role::Copy && catalog.home.absolute(&m.entry.path) == path);
+        .any(|(m, role)| *role == Role::Copy && m.entry.path_in(catalog.home.path()) == path);
     copy && matches!(
-        lineage::compare(&catalog.home.absolute(&row.members[assembly.head].entry.path), path),
+        lineage::compare(&row.members[assembly.head].entry.path_in(catalog.home.path()), path),
         Relation::Equal | Relation::Extends
     )
 }
@@ -94,7 +94,7 @@ pub(super) fn drop_inherited(
         hits.retain(|(_, h)| h.ordinal.is_none_or(|o| o >= start));
     }
     if let Some(prefix) = inherited::copied_from(catalog, member, parent) {
-        let own = catalog.home.absolute(&member.entry.path);
+        let own = member.entry.path_in(catalog.home.path());
         hits.retain(|(path, h)| path.as_ref() != Some(&own) || h.offset >= prefix.end);
     }
 }

@@ -59,7 +59,14 @@ impl Scan<'_> {
 
     /// Scans a file; `buffer` is reused over files.
     /// Beside the hits it tells why the file could not be read to its end, if so.
-    pub fn file(&self, path: &Path, form: Form, follow: Follow, buffer: &mut Vec<u8>) -> (Vec<RawHit>, Option<String>) {
+    pub fn file(
+        &self,
+        path: &Path,
+        form: Form,
+        size: u64,
+        follow: Follow,
+        buffer: &mut Vec<u8>,
+    ) -> (Vec<RawHit>, Option<String>) {
         let mut hits = Vec::new();
         let told = |e: &std::io::Error| Some(format!("cannot search all of {}: {e}", path.display()));
         if form == Form::Json {
@@ -82,6 +89,9 @@ impl Scan<'_> {
             buffer.resize(BUFFER, 0);
         }
         let mut blocks = BlockReader::with_buffer(stream, std::mem::take(buffer));
+        if form == Form::Plain {
+            blocks = blocks.expecting(size);
+        }
         while let Some(block) = blocks.next_block() {
             match block {
                 Block::Lines(range) => {

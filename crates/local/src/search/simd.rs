@@ -46,8 +46,10 @@ fn is_escaped_lookalike(hay: &[u8], at: usize) -> bool {
 #[derive(Debug, Clone)]
 pub struct Finder {
     needle: RawNeedle,
-    first: usize,
-    second: usize,
+    /// Where in the run the pair of bytes stands that is looked for. A run of one byte has any byte behind it.
+    pair: usize,
+    /// Another rare byte of the run, which most places with the pair alone do not have.
+    third: usize,
 }
 
 /// How common a byte is in rollouts, from measured homes: 255 is the most common.
@@ -61,17 +63,13 @@ impl Finder {
     /// A finder for a needle with at least one byte.
     #[must_use]
     pub fn new(needle: RawNeedle) -> Self {
-        // The two rarest bytes, at different places where there are two.
-        let mut places: Vec<usize> = (0..needle.run.len()).collect();
-        places.sort_by_key(|i| (commonness(needle.run[*i]), *i));
-        let first = places.first().copied().unwrap_or(0);
-        let second = places
-            .iter()
-            .copied()
-            .find(|i| needle.run[*i] != needle.run[first])
-            .or(places.get(1).copied())
-            .unwrap_or(first);
-        Self { needle, first, second }
+        let run = &needle.run;
+        // The rarest pair of neighbours: the places of escapes are neighbours, too, so both are seen with two loads.
+        let rarity = |at: &usize| (u16::from(commonness(run[*at])) + u16::from(commonness(run[*at + 1])), *at);
+        let pair = (0..run.len().saturating_sub(1)).min_by_key(rarity).unwrap_or(0);
+        let others = (0..run.len()).filter(|at| *at != pair && *at != pair + 1);
+        let third = others.min_by_key(|at| (commonness(run[*at]), *at)).unwrap_or(pair);
+        Self { needle, pair, third }
     }
 
     /// The first place at or behind `from` where the needle may stand.
@@ -81,109 +79,182 @@ impl Finder {
         {
             if std::arch::is_x86_feature_detected!("avx512bw") {
                 // SAFETY: the processor has AVX-512BW.
-                return unsafe { self.find_avx512(hay, from) };
+                return self.find_with(hay, from, |hay, at| unsafe {
+                    if self.needle.lookalikes { self.avx512::<true>(hay, at) } else { self.avx512::<false>(hay, at) }
+                });
             }
             if std::arch::is_x86_feature_detected!("avx2") {
-                // SAFETY: the processor has AVX2.
-                return unsafe { self.find_avx2(hay, from) };
+                return self.find_with(hay, from, |hay, at| self.with_avx2(hay, at));
             }
         }
-        self.find_scalar(hay, from)
+        self.find_scalar(hay, from, hay.len())
     }
 
-    fn find_scalar(&self, hay: &[u8], from: usize) -> Option<usize> {
-        (from..hay.len()).find(|at| self.needle.is_at(hay, *at) || self.needle.may_hide(hay, *at))
+    /// The first place in `from..to`.
+    fn find_scalar(&self, hay: &[u8], from: usize, to: usize) -> Option<usize> {
+        (from..to).find(|at| self.needle.is_at(hay, *at) || self.needle.may_hide(hay, *at))
     }
 
-    /// Looks closely at the marked places behind `at`.
+    /// Looks at the places that `marked` gives: the next at or behind one, as 64 places and a mask of them, or where
+    /// it stopped for want of room.
+    fn find_with(
+        &self,
+        hay: &[u8],
+        from: usize,
+        marked: impl Fn(&[u8], usize) -> (usize, Option<u64>),
+    ) -> Option<usize> {
+        let mut at = (from + self.pair).min(hay.len());
+        if let Some(found) = self.find_scalar(hay, from, at) {
+            return Some(found);
+        }
+        loop {
+            match marked(hay, at) {
+                (here, Some(mask)) => {
+                    if let Some(found) = self.judge(hay, here, mask) {
+                        return Some(found);
+                    }
+                    at = here + 64;
+                }
+                (end, None) => {
+                    return self.find_scalar(hay, end.saturating_sub(self.pair).max(from), hay.len());
+                }
+            }
+        }
+    }
+
+    /// Looks closely at the marked pairs behind `at`. A pair may be the needle's, which then began before it, or hide
+    /// something itself.
     fn judge(&self, hay: &[u8], at: usize, mut mask: u64) -> Option<usize> {
         while mask != 0 {
-            let place = at + mask.trailing_zeros() as usize;
-            if self.needle.is_at(hay, place) || self.needle.may_hide(hay, place) {
-                return Some(place);
+            let pair = at + mask.trailing_zeros() as usize;
+            let start = pair - self.pair;
+            if self.needle.is_at(hay, start) {
+                return Some(start);
+            }
+            if self.needle.may_hide(hay, pair) {
+                // A needle whose pair comes later may still begin before.
+                return self.find_scalar(hay, start, pair).or(Some(pair));
             }
             mask &= mask - 1;
         }
         None
     }
 
-    /// The byte at a place of the run with the bit that makes its case not matter, and that bit.
+    /// A byte of the run with the bit that makes its case not matter, and that bit.
     fn wanted(&self, place: usize) -> (u8, u8) {
-        let byte = self.needle.run[place];
+        let Some(byte) = self.needle.run.get(place) else { return (0xff, 0xff) };
         let bit = if self.needle.any_case && byte.is_ascii_alphabetic() { 0x20 } else { 0 };
         (byte | bit, bit)
     }
 
-    /// How far behind a place the loads of a step begin at most.
+    /// How far behind a place of 64 bytes the loads of a step reach at most.
     fn reach(&self) -> usize {
-        self.first.max(self.second).max(1)
+        self.third.saturating_sub(self.pair).max(1)
     }
 
     #[cfg(target_arch = "x86_64")]
     #[target_feature(enable = "avx512bw")]
-    fn find_avx512(&self, hay: &[u8], from: usize) -> Option<usize> {
+    #[inline(never)]
+    fn avx512<const LOOKALIKES: bool>(&self, hay: &[u8], from: usize) -> (usize, Option<u64>) {
         use std::arch::x86_64::{
-            _mm512_cmpeq_epi8_mask, _mm512_loadu_si512, _mm512_mask_cmpeq_epi8_mask, _mm512_or_si512, _mm512_set1_epi8,
+            __m512i, _mm512_loadu_si512, _mm512_min_epu8, _mm512_or_si512, _mm512_set1_epi8, _mm512_testn_epi8_mask,
+            _mm512_xor_si512,
         };
         const WIDTH: usize = 64;
         let splat = |byte: u8| _mm512_set1_epi8(byte.cast_signed());
-        let ((a, bit_a), (b, bit_b)) = (self.wanted(self.first), self.wanted(self.second));
-        let (a, bit_a, b, bit_b) = (splat(a), splat(bit_a), splat(b), splat(bit_b));
+        let [(a, bit_a), (b, bit_b), (c, bit_c)] =
+            [self.pair, self.pair + 1, self.third].map(|at| self.wanted(at)).map(|(x, bit)| (splat(x), splat(bit)));
         let (slash, u) = (splat(b'\\'), splat(b'u'));
         let (e2, x84, c5, bf) = (splat(0xe2), splat(0x84), splat(0xc5), splat(0xbf));
+        // SAFETY: every call loads at most `reach` bytes behind one of the two vectors at the loop's `at`, whose
+        // condition leaves room for that; `third` may stand before `pair`, and `at >= pair` throughout.
+        let load = |at: usize| unsafe { _mm512_loadu_si512(hay.as_ptr().add(at).cast()) };
+        // A byte of the result is zero where both bytes of a pair are as wanted.
+        let differs = |x: __m512i, y: __m512i, a: __m512i, b: __m512i| {
+            _mm512_or_si512(_mm512_xor_si512(x, a), _mm512_xor_si512(y, b))
+        };
+        let step = |at: usize| {
+            let (x, y) = (load(at), load(at + 1));
+            let run = differs(_mm512_or_si512(x, bit_a), _mm512_or_si512(y, bit_b), a, b);
+            let mut other = differs(x, y, slash, u);
+            if LOOKALIKES {
+                other = _mm512_min_epu8(other, _mm512_min_epu8(differs(x, y, e2, x84), differs(x, y, c5, bf)));
+            }
+            (run, other)
+        };
         let mut at = from;
-        while at + self.reach() + WIDTH <= hay.len() {
-            // SAFETY: `at + reach + WIDTH <= hay.len()`, and each offset is at most `reach`.
-            let load = |offset: usize| unsafe { _mm512_loadu_si512(hay.as_ptr().add(at + offset).cast()) };
-            let x = _mm512_cmpeq_epi8_mask(_mm512_or_si512(load(self.first), bit_a), a);
-            let (here, next) = (load(0), load(1));
-            let mut mask = _mm512_mask_cmpeq_epi8_mask(x, _mm512_or_si512(load(self.second), bit_b), b)
-                | _mm512_mask_cmpeq_epi8_mask(_mm512_cmpeq_epi8_mask(here, slash), next, u);
-            if self.needle.lookalikes {
-                mask |= _mm512_mask_cmpeq_epi8_mask(_mm512_cmpeq_epi8_mask(here, e2), next, x84)
-                    | _mm512_mask_cmpeq_epi8_mask(_mm512_cmpeq_epi8_mask(here, c5), next, bf);
+        while at + 2 * WIDTH + self.reach() <= hay.len() {
+            let (one, two) = (step(at), step(at + WIDTH));
+            let both = _mm512_min_epu8(_mm512_min_epu8(one.0, one.1), _mm512_min_epu8(two.0, two.1));
+            if _mm512_testn_epi8_mask(both, both) != 0 {
+                for (i, (run, other)) in [one, two].into_iter().enumerate() {
+                    let here = at + i * WIDTH;
+                    let rest = _mm512_xor_si512(_mm512_or_si512(load(here - self.pair + self.third), bit_c), c);
+                    let run = _mm512_or_si512(run, rest);
+                    let mask = _mm512_testn_epi8_mask(run, run) | _mm512_testn_epi8_mask(other, other);
+                    if mask != 0 {
+                        return (here, Some(mask));
+                    }
+                }
             }
-            if let Some(found) = self.judge(hay, at, mask) {
-                return Some(found);
-            }
-            at += WIDTH;
+            at += 2 * WIDTH;
         }
-        self.find_scalar(hay, at)
+        (at, None)
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    fn with_avx2(&self, hay: &[u8], at: usize) -> (usize, Option<u64>) {
+        // SAFETY: only called where the processor has AVX2.
+        unsafe { if self.needle.lookalikes { self.avx2::<true>(hay, at) } else { self.avx2::<false>(hay, at) } }
     }
 
     #[cfg(target_arch = "x86_64")]
     #[target_feature(enable = "avx2")]
-    fn find_avx2(&self, hay: &[u8], from: usize) -> Option<usize> {
+    #[inline(never)]
+    fn avx2<const LOOKALIKES: bool>(&self, hay: &[u8], from: usize) -> (usize, Option<u64>) {
         use std::arch::x86_64::{
-            _mm256_and_si256, _mm256_cmpeq_epi8, _mm256_loadu_si256, _mm256_movemask_epi8, _mm256_or_si256,
+            __m256i, _mm256_and_si256, _mm256_cmpeq_epi8, _mm256_loadu_si256, _mm256_movemask_epi8, _mm256_or_si256,
             _mm256_set1_epi8,
         };
         const WIDTH: usize = 32;
         let splat = |byte: u8| _mm256_set1_epi8(byte.cast_signed());
-        let ((a, bit_a), (b, bit_b)) = (self.wanted(self.first), self.wanted(self.second));
-        let (a, bit_a, b, bit_b) = (splat(a), splat(bit_a), splat(b), splat(bit_b));
+        let [(a, bit_a), (b, bit_b), (c, bit_c)] =
+            [self.pair, self.pair + 1, self.third].map(|at| self.wanted(at)).map(|(x, bit)| (splat(x), splat(bit)));
         let (slash, u) = (splat(b'\\'), splat(b'u'));
         let (e2, x84, c5, bf) = (splat(0xe2), splat(0x84), splat(0xc5), splat(0xbf));
+        // SAFETY: as in `avx512`.
+        let load = |at: usize| unsafe { _mm256_loadu_si256(hay.as_ptr().add(at).cast()) };
+        let same = |x: __m256i, y: __m256i, a: __m256i, b: __m256i| {
+            _mm256_and_si256(_mm256_cmpeq_epi8(x, a), _mm256_cmpeq_epi8(y, b))
+        };
+        let step = |at: usize| {
+            let (x, y) = (load(at), load(at + 1));
+            let run = same(_mm256_or_si256(x, bit_a), _mm256_or_si256(y, bit_b), a, b);
+            let mut other = same(x, y, slash, u);
+            if LOOKALIKES {
+                other = _mm256_or_si256(other, _mm256_or_si256(same(x, y, e2, x84), same(x, y, c5, bf)));
+            }
+            (run, other)
+        };
+        let bits = |v: __m256i| u64::from(_mm256_movemask_epi8(v).cast_unsigned());
         let mut at = from;
-        while at + self.reach() + WIDTH <= hay.len() {
-            // SAFETY: `at + reach + WIDTH <= hay.len()`, and each offset is at most `reach`.
-            let load = |offset: usize| unsafe { _mm256_loadu_si256(hay.as_ptr().add(at + offset).cast()) };
-            let x = _mm256_cmpeq_epi8(_mm256_or_si256(load(self.first), bit_a), a);
-            let y = _mm256_cmpeq_epi8(_mm256_or_si256(load(self.second), bit_b), b);
-            let (here, next) = (load(0), load(1));
-            let escape = _mm256_and_si256(_mm256_cmpeq_epi8(here, slash), _mm256_cmpeq_epi8(next, u));
-            let mut hit = _mm256_or_si256(_mm256_and_si256(x, y), escape);
-            if self.needle.lookalikes {
-                let kelvin = _mm256_and_si256(_mm256_cmpeq_epi8(here, e2), _mm256_cmpeq_epi8(next, x84));
-                let long_s = _mm256_and_si256(_mm256_cmpeq_epi8(here, c5), _mm256_cmpeq_epi8(next, bf));
-                hit = _mm256_or_si256(hit, _mm256_or_si256(kelvin, long_s));
+        while at + 2 * WIDTH + self.reach() <= hay.len() {
+            let (one, two) = (step(at), step(at + WIDTH));
+            let both = _mm256_or_si256(_mm256_or_si256(one.0, one.1), _mm256_or_si256(two.0, two.1));
+            if bits(both) != 0 {
+                let mut mask = 0;
+                for (i, (run, other)) in [one, two].into_iter().enumerate() {
+                    let rest = load(at + i * WIDTH - self.pair + self.third);
+                    let run = _mm256_and_si256(run, _mm256_cmpeq_epi8(_mm256_or_si256(rest, bit_c), c));
+                    mask |= bits(_mm256_or_si256(run, other)) << (i * WIDTH);
+                }
+                if mask != 0 {
+                    return (at, Some(mask));
+                }
             }
-            if let Some(found) = self.judge(hay, at, _mm256_movemask_epi8(hit).cast_unsigned().into()) {
-                return Some(found);
-            }
-            at += WIDTH;
+            at += 2 * WIDTH;
         }
-        self.find_scalar(hay, at)
+        (at, None)
     }
 }
 
@@ -212,14 +283,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn agrees_with_the_plain_search(hay in "[abkKsS\\\\u0267é\u{17f}\u{212a}]{0,200}", run in "[abks]{1,5}", from in 0usize..40, any_case: bool, lookalikes: bool) {
+        fn agrees_with_the_plain_search(hay in "[abkKsS\\\\u0267é\u{17f}\u{212a}]{0,400}", run in "[abks]{1,9}", from in 0usize..200, any_case: bool, lookalikes: bool) {
             let f = Finder::new(RawNeedle { run: run.into_bytes(), any_case, lookalikes });
-            let want = f.find_scalar(hay.as_bytes(), from);
+            let want = f.find_scalar(hay.as_bytes(), from, hay.len());
             prop_assert_eq!(f.find(hay.as_bytes(), from), want);
             #[cfg(target_arch = "x86_64")]
             if std::arch::is_x86_feature_detected!("avx2") {
-                // SAFETY: the processor has AVX2.
-                prop_assert_eq!(unsafe { f.find_avx2(hay.as_bytes(), from) }, want);
+                prop_assert_eq!(f.find_with(hay.as_bytes(), from, |hay, at| f.with_avx2(hay, at)), want);
             }
         }
     }

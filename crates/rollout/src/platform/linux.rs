@@ -10,11 +10,15 @@ use std::path::Path;
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, StatxFlags, makedev, open, statx};
 
-use super::{EntryKind, FileStat, FolderEntry, LockRow};
+use super::{EntryKind, FileStat, LockRow};
 
 /// Reads a folder: names, kinds, and for files whose name passes `wanted` their facts. Links are told, not followed;
 /// `path` itself is opened as it is.
-pub fn read_folder(path: &Path, wanted: &dyn Fn(&OsStr) -> bool, sink: &mut dyn FnMut(FolderEntry)) -> io::Result<()> {
+pub fn read_folder(
+    path: &Path,
+    wanted: &dyn Fn(&OsStr) -> bool,
+    sink: &mut dyn FnMut(&OsStr, EntryKind),
+) -> io::Result<()> {
     let fd = open(path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
     let mut buffer = [MaybeUninit::uninit(); 64 * 1024];
     let mut entries = RawDir::new(&fd, &mut buffer);
@@ -37,7 +41,7 @@ pub fn read_folder(path: &Path, wanted: &dyn Fn(&OsStr) -> bool, sink: &mut dyn 
                     kind = FileType::from_raw_mode(s.stx_mode.into());
                     stat = Some(FileStat {
                         size: s.stx_size,
-                        mtime_ns: i128::from(s.stx_mtime.tv_sec) * 1_000_000_000 + i128::from(s.stx_mtime.tv_nsec),
+                        mtime_ns: nanos(s.stx_mtime.tv_sec, s.stx_mtime.tv_nsec.into()),
                         dev: makedev(s.stx_dev_major, s.stx_dev_minor),
                         ino: s.stx_ino,
                     });
@@ -45,7 +49,7 @@ pub fn read_folder(path: &Path, wanted: &dyn Fn(&OsStr) -> bool, sink: &mut dyn 
                 // Gone between the two calls: as if it had not been there.
                 Err(rustix::io::Errno::NOENT) => continue,
                 Err(e) => {
-                    sink(FolderEntry { name: name.to_owned(), kind: EntryKind::Unreadable(e.into()) });
+                    sink(name, EntryKind::Unreadable(e.into()));
                     continue;
                 }
             }
@@ -56,7 +60,7 @@ pub fn read_folder(path: &Path, wanted: &dyn Fn(&OsStr) -> bool, sink: &mut dyn 
             (FileType::Symlink, _) => EntryKind::Link,
             _ => continue,
         };
-        sink(FolderEntry { name: name.to_owned(), kind });
+        sink(name, kind);
     }
     Ok(())
 }
@@ -71,8 +75,13 @@ pub fn identity_of(file: &File) -> io::Result<FileStat> {
     file.metadata().map(|m| stat(&m))
 }
 
+/// Nanoseconds since the epoch; times before 1677 or after 2262 read as the nearest that fits.
+fn nanos(seconds: i64, nanos: i64) -> i64 {
+    seconds.saturating_mul(1_000_000_000).saturating_add(nanos)
+}
+
 fn stat(m: &Metadata) -> FileStat {
-    let mtime_ns = i128::from(m.mtime()) * 1_000_000_000 + i128::from(m.mtime_nsec());
+    let mtime_ns = nanos(m.mtime(), m.mtime_nsec());
     FileStat { size: m.size(), mtime_ns, dev: m.dev(), ino: m.ino() }
 }
 

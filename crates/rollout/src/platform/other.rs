@@ -5,10 +5,14 @@ use std::io;
 use std::path::Path;
 use std::time::UNIX_EPOCH;
 
-use super::{EntryKind, FileStat, FolderEntry, LockRow};
+use super::{EntryKind, FileStat, LockRow};
 
 /// See the Linux module.
-pub fn read_folder(path: &Path, wanted: &dyn Fn(&OsStr) -> bool, sink: &mut dyn FnMut(FolderEntry)) -> io::Result<()> {
+pub fn read_folder(
+    path: &Path,
+    wanted: &dyn Fn(&OsStr) -> bool,
+    sink: &mut dyn FnMut(&OsStr, EntryKind),
+) -> io::Result<()> {
     for entry in std::fs::read_dir(path)? {
         let entry = entry?;
         let name = entry.file_name();
@@ -27,7 +31,7 @@ pub fn read_folder(path: &Path, wanted: &dyn Fn(&OsStr) -> bool, sink: &mut dyn 
             Ok(_) => continue,
             Err(e) => EntryKind::Unreadable(e),
         };
-        sink(FolderEntry { name, kind });
+        sink(&name, kind);
     }
     Ok(())
 }
@@ -37,7 +41,7 @@ fn stat(m: &std::fs::Metadata) -> FileStat {
         .modified()
         .ok()
         .and_then(|t| t.duration_since(UNIX_EPOCH).ok())
-        .map_or(0, |d| i128::try_from(d.as_nanos()).unwrap_or(0));
+        .map_or(0, |d| i64::try_from(d.as_nanos()).unwrap_or(i64::MAX));
     FileStat { size: m.len(), mtime_ns, dev: 0, ino: 0 }
 }
 
