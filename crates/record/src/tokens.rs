@@ -1,10 +1,10 @@
 //! Token usage as `token_count` tells it.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// Cumulative token counts of a thread, or the difference of two of them.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TokenUsage {
     /// Tokens sent, cached ones included.
     pub input: i64,
