@@ -48,6 +48,12 @@ impl ThreadId {
         self.0.as_bytes()
     }
 
+    /// A new id, ordered by time, from the system's clock and randomness.
+    #[must_use]
+    pub fn new_v7() -> Self {
+        Self(uuid::Uuid::now_v7())
+    }
+
     /// Appends the hyphenated lower-case form to a text.
     pub fn push_to(&self, text: &mut String) {
         text.push_str(self.0.as_hyphenated().encode_lower(&mut uuid::Uuid::encode_buffer()));

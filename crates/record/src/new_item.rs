@@ -44,13 +44,15 @@ impl NewItem {
         Self::from_json(type_name, &payload.to_string())
     }
 
-    /// `event_msg` with a payload that is an object.
     fn event(payload: Value) -> Self {
-        Self {
-            type_name: "event_msg".into(),
-            // A value of our own always has a JSON text.
-            payload: serde_json::value::to_raw_value(&payload).unwrap_or_else(|_| RawValue::NULL.to_owned()),
-        }
+        Self::own("event_msg", &payload)
+    }
+
+    /// An item with a payload of our own making, which is an object.
+    pub(crate) fn own(type_name: &str, payload: &Value) -> Self {
+        // A value always has a JSON text.
+        let raw = serde_json::value::to_raw_value(payload).unwrap_or_else(|_| RawValue::NULL.to_owned());
+        Self { type_name: type_name.into(), payload: raw }
     }
 
     /// A person's message, as the given history mode keeps what a person saw.
@@ -92,7 +94,7 @@ impl NewItem {
     pub fn model_message(role: &str, text: &str) -> Self {
         let part = if role == "assistant" { "output_text" } else { "input_text" };
         let payload = json!({"type": "message", "role": role, "content": [{"type": part, "text": text}]});
-        Self { type_name: "response_item".into(), ..Self::event(payload) }
+        Self::own("response_item", &payload)
     }
 
     /// A turn begins.

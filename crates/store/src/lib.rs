@@ -1,14 +1,22 @@
-//! The thread store contract: parameters, pages and errors that every store shares.
+//! The thread store contract: operations, parameters, pages and errors that every store shares.
 
+pub mod clock;
+pub mod contract;
 pub mod cursor;
 pub mod error;
 pub mod list;
+pub mod params;
 pub mod search;
+pub mod stored;
 pub mod thread;
 pub mod turns;
 
+pub use clock::{Clock, SystemClock, TestClock};
+pub use contract::{StoreResult, ThreadStore};
 pub use cursor::{Cursor, InvalidCursor};
 pub use error::ThreadStoreError;
 pub use list::{Direction, Include, ListQuery, SortKey};
+pub use params::*;
 pub use search::{SearchHit, SearchQuery};
+pub use stored::*;
 pub use thread::{DamageEntry, DamageReport, Thread, ThreadFile};
