@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use serde_json::{Map, Value};
-use threadkeep_record::{GitInfo, HistoryMode, NewItem, SessionMeta, ThreadId};
+use threadkeep_record::{GitInfo, HistoryMode, NewItem, SessionMeta, ThreadId, UtcMillis};
 
 use crate::list::{Direction, SortKey};
 
@@ -51,6 +51,8 @@ pub struct CreateThread {
     pub initial_window_id: Option<String>,
     /// Git facts, where the host collected them.
     pub git: Option<GitInfo>,
+    /// When the thread is created; `None` is now, by the store's clock.
+    pub created_at: Option<UtcMillis>,
     /// Further fields of the header, as they are.
     pub extra: Map<String, Value>,
     /// What the host decides.
@@ -77,6 +79,7 @@ impl CreateThread {
             subagent_history_start_ordinal: None,
             initial_window_id: None,
             git: None,
+            created_at: None,
             extra: Map::new(),
             metadata: HostMetadata { cwd: Some(cwd.into()), ..HostMetadata::default() },
         }
