@@ -262,6 +262,29 @@ fn removing_the_file_loses_only_hints() {
 }
 
 #[test]
+fn a_new_file_shares_nothing_with_a_removed_one_that_others_still_write() {
+    let home = home();
+    let index = open(home.path());
+    index.patch(id(1), &named("old")).unwrap();
+    let unaware = raw(&file_of(home.path()));
+    let write = |n: u8| {
+        let name = "of the old file ".repeat(400);
+        unaware.execute("INSERT INTO threads (id, name) VALUES (?1, ?2)", (id(n).as_bytes(), name)).unwrap();
+    };
+    write(100);
+    fs::remove_file(file_of(home.path())).unwrap();
+    for n in 2..40 {
+        index.patch(id(n), &named("new")).unwrap();
+        write(100 + n);
+        assert_eq!(index.get(id(n)).unwrap().unwrap().name.as_deref(), Some("new"));
+        assert_eq!(index.get(id(100 + n)).unwrap(), None);
+    }
+    let check: String = raw(&file_of(home.path())).query_row("PRAGMA integrity_check", [], |r| r.get(0)).unwrap();
+    assert_eq!(check, "ok");
+    assert!(matches!(index.place(), Placed::File { .. }));
+}
+
+#[test]
 fn each_home_has_its_own_file_in_a_given_folder() {
     let (a, b, folder) = (home(), home(), home());
     let folder = folder.path().join("made/by/it");
