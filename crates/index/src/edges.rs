@@ -82,6 +82,19 @@ impl Index {
         })
     }
 
+    /// Every edge, by child.
+    ///
+    /// # Errors
+    ///
+    /// As [`IndexError`] says.
+    pub fn all_edges(&self) -> Result<Vec<SpawnEdge>, IndexError> {
+        self.run("listing all spawned threads", |connection| {
+            let mut statement = connection.prepare_cached("SELECT parent, child, status FROM spawn_edges ORDER BY child")?;
+            let rows = statement.query_map([], read_edge)?;
+            rows.collect()
+        })
+    }
+
     /// The threads that a thread spawned, by id; with a status, only those that have it.
     ///
     /// # Errors
@@ -109,16 +122,14 @@ fn edges(
     status: Option<EdgeStatus>,
 ) -> rusqlite::Result<Vec<SpawnEdge>> {
     let mut statement = connection.prepare_cached(sql)?;
-    let rows = statement.query_map(params![of.as_bytes(), status.map(EdgeStatus::as_str)], |row| {
-        Ok(SpawnEdge {
-            parent: ThreadId::from_bytes(row.get(0)?),
-            child: ThreadId::from_bytes(row.get(1)?),
-            status: if row.get_ref(2)?.as_str()? == EdgeStatus::Open.as_str() {
-                EdgeStatus::Open
-            } else {
-                EdgeStatus::Closed
-            },
-        })
-    })?;
+    let rows = statement.query_map(params![of.as_bytes(), status.map(EdgeStatus::as_str)], read_edge)?;
     rows.collect()
+}
+
+fn read_edge(row: &rusqlite::Row<'_>) -> rusqlite::Result<SpawnEdge> {
+    Ok(SpawnEdge {
+        parent: ThreadId::from_bytes(row.get(0)?),
+        child: ThreadId::from_bytes(row.get(1)?),
+        status: if row.get_ref(2)?.as_str()? == EdgeStatus::Open.as_str() { EdgeStatus::Open } else { EdgeStatus::Closed },
+    })
 }
