@@ -89,7 +89,8 @@ impl Index {
     /// As [`IndexError`] says.
     pub fn all_edges(&self) -> Result<Vec<SpawnEdge>, IndexError> {
         self.run("listing all spawned threads", |connection| {
-            let mut statement = connection.prepare_cached("SELECT parent, child, status FROM spawn_edges ORDER BY child")?;
+            let mut statement =
+                connection.prepare_cached("SELECT parent, child, status FROM spawn_edges ORDER BY child")?;
             let rows = statement.query_map([], read_edge)?;
             rows.collect()
         })
@@ -130,6 +131,10 @@ fn read_edge(row: &rusqlite::Row<'_>) -> rusqlite::Result<SpawnEdge> {
     Ok(SpawnEdge {
         parent: ThreadId::from_bytes(row.get(0)?),
         child: ThreadId::from_bytes(row.get(1)?),
-        status: if row.get_ref(2)?.as_str()? == EdgeStatus::Open.as_str() { EdgeStatus::Open } else { EdgeStatus::Closed },
+        status: if row.get_ref(2)?.as_str()? == EdgeStatus::Open.as_str() {
+            EdgeStatus::Open
+        } else {
+            EdgeStatus::Closed
+        },
     })
 }
