@@ -8,8 +8,10 @@ pub mod list;
 pub mod live;
 pub mod params;
 pub mod search;
+pub mod snippet;
 pub mod stored;
 pub mod thread;
+pub mod turn_builder;
 pub mod turns;
 
 pub use clock::{Clock, SystemClock, TestClock};
