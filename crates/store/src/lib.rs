@@ -13,6 +13,7 @@ pub mod params;
 pub mod search;
 pub mod snippet;
 pub mod stored;
+pub mod testkit;
 pub mod thread;
 pub mod turn_builder;
 pub mod turn_places;
