@@ -56,10 +56,47 @@ pub enum Command {
     Show(ShowArgs),
     /// Tell what to run to continue a thread
     Resume(ResumeArgs),
+    /// Give a thread a name, or take it away
+    Rename(RenameArgs),
+    /// Make a thread with the history of another
+    Fork(ForkArgs),
     /// Print completions for a shell
     Completions(CompletionsArgs),
     /// Print the man page
     Man,
+}
+
+#[derive(Debug, Args)]
+pub struct RenameArgs {
+    /// The thread: id, unique prefix of one, or name
+    pub thread: String,
+    /// The new name
+    #[arg(required_unless_present = "clear", conflicts_with = "clear")]
+    pub name: Option<String>,
+    /// Take the name away
+    #[arg(long)]
+    pub clear: bool,
+    /// Only show what would be done
+    #[arg(long)]
+    pub dry_run: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct ForkArgs {
+    /// The thread: id, unique prefix of one, or name
+    pub thread: String,
+    /// Take the history up to and with this turn (number or id)
+    #[arg(long, value_name = "TURN", conflicts_with = "before_turn")]
+    pub through_turn: Option<String>,
+    /// Take the history up to this turn, without it (number or id)
+    #[arg(long, value_name = "TURN")]
+    pub before_turn: Option<String>,
+    /// Give the fork a name
+    #[arg(long, value_name = "NAME")]
+    pub name: Option<String>,
+    /// Only show what would be done
+    #[arg(long)]
+    pub dry_run: bool,
 }
 
 /// Which threads.

@@ -1,7 +1,10 @@
 //! The subcommands, one file each.
 
+pub mod change;
+pub mod fork;
 pub mod generate;
 pub mod list;
+pub mod rename;
 pub mod resume;
 pub mod search;
 pub mod show;

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use serde_json::{Value, json};
 use threadkeep_local::LookupError;
+use threadkeep_store::ThreadStoreError;
 
 use crate::human::visible_line;
 use crate::out::Out;
@@ -15,6 +16,7 @@ pub enum Kind {
     NotFound,
     Ambiguous,
     Usage,
+    Refused,
     Failed,
 }
 
@@ -54,6 +56,7 @@ impl Failure {
             Kind::NotFound => ("not_found", 1),
             Kind::Ambiguous => ("ambiguous", 2),
             Kind::Usage => ("usage", 2),
+            Kind::Refused => ("refused", 3),
             Kind::Failed => ("failed", 5),
         }
     }
@@ -95,6 +98,25 @@ impl From<std::io::Error> for Failure {
     fn from(e: std::io::Error) -> Self {
         let broken_pipe = e.kind() == std::io::ErrorKind::BrokenPipe;
         Self { broken_pipe, ..Self::new(Kind::Failed, format!("cannot write the answer: {e}")) }
+    }
+}
+
+impl From<ThreadStoreError> for Failure {
+    fn from(e: ThreadStoreError) -> Self {
+        let kind = match &e {
+            ThreadStoreError::ThreadNotFound { .. } => Kind::NotFound,
+            ThreadStoreError::InvalidRequest { .. } => Kind::Usage,
+            ThreadStoreError::Conflict { .. } => Kind::Refused,
+            _ => Kind::Failed,
+        };
+        // The kind says what the text's first words say.
+        let message = match e {
+            ThreadStoreError::InvalidRequest { message }
+            | ThreadStoreError::Conflict { message }
+            | ThreadStoreError::Internal { message } => message,
+            other => other.to_string(),
+        };
+        Self::new(kind, message)
     }
 }
 

@@ -187,6 +187,12 @@ impl CodexState {
         Ok(())
     }
 
+    /// The columns of its table of threads.
+    #[must_use]
+    pub fn columns(&self) -> &[String] {
+        &self.columns
+    }
+
     /// The ids of all rows.
     #[must_use]
     pub fn ids(&mut self) -> Vec<ThreadId> {

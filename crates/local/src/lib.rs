@@ -11,8 +11,10 @@ mod page;
 pub mod row;
 pub mod search;
 pub mod show;
+mod thread_store;
 pub mod turn_index;
 
 pub use list::{ListOptions, ListPage, LocalStore};
 pub use lookup::{LookupError, OpenThread};
-pub use search::{SearchError, SearchOptions, SearchPage};
+pub use search::{OfEach, SearchError, SearchOptions, SearchPage};
+pub use thread_store::{LocalOptions, LocalThreadStore, NamePlace};

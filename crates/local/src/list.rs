@@ -54,6 +54,7 @@ pub struct ListPage {
 }
 
 /// A store over one or more local homes.
+#[derive(Debug, Clone)]
 pub struct LocalStore {
     homes: Vec<Home>,
     sqlite_home: Option<PathBuf>,

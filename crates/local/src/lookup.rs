@@ -71,9 +71,28 @@ impl LocalStore {
     pub fn open_thread(&self, query: &str, depth: Depth) -> Result<OpenThread, LookupError> {
         let catalogs = self.catalogs();
         let (home, row) = find(&catalogs, query, depth)?;
+        Ok(Self::opened(catalogs, home, row))
+    }
+
+    /// A thread by its id alone.
+    pub fn open_id(&self, id: ThreadId, depth: Depth) -> Result<OpenThread, LookupError> {
+        let catalogs = self.catalogs();
+        let not_found = || LookupError::NotFound { query: id.to_string(), dangling: vec![] };
+        let (home, row) = by_id(&catalogs, id, depth).unwrap_or_else(|| Err(not_found()))?;
+        Ok(Self::opened(catalogs, home, row))
+    }
+
+    /// A thread by the path of one of its files, also outside the homes.
+    pub fn open_path(&self, path: &Path, depth: Depth) -> Result<OpenThread, LookupError> {
+        let catalogs = self.catalogs();
+        let (home, row) = by_path(&catalogs, path, depth)?;
+        Ok(Self::opened(catalogs, home, row))
+    }
+
+    fn opened(catalogs: Vec<Catalog>, home: usize, row: Row) -> OpenThread {
         let head = row.assembly.as_ref().map_or(0, |a| a.head);
         let history = row::history(&catalogs[home], row.thread.id, &row.members, head);
-        Ok(OpenThread { catalogs, home, row, history })
+        OpenThread { catalogs, home, row, history }
     }
 
     /// The key of the thread that a query means, as searches take it. A search looks in homes, so a file outside them

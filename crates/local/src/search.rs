@@ -31,6 +31,18 @@ pub struct SearchOptions {
     pub limit: usize,
     /// Also count the threads with a hit.
     pub count: bool,
+    /// Which hits of a thread are given.
+    pub of_each: OfEach,
+}
+
+/// Which hits of a thread a search gives.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum OfEach {
+    /// All.
+    #[default]
+    All,
+    /// The first.
+    First,
 }
 
 /// A page of hits.
@@ -182,8 +194,11 @@ impl LocalStore {
                 let scanner = Scan { want: scanner.want.saturating_add(already), ..scanner };
                 scan_thread(&catalogs, *c, key, *ms, &scanner, &names, searched.as_ref(), explicit, buffer)
             });
-            for f in found.into_iter().flatten() {
+            for mut f in found.into_iter().flatten() {
                 problems.extend(f.problem.clone());
+                if options.of_each == OfEach::First {
+                    f.hits.truncate(1);
+                }
                 if f.hits.is_empty() {
                     continue;
                 }

@@ -48,6 +48,12 @@ impl ThreadId {
         self.0.as_bytes()
     }
 
+    /// The id with these 16 bytes.
+    #[must_use]
+    pub fn from_bytes(bytes: [u8; 16]) -> Self {
+        Self(uuid::Uuid::from_bytes(bytes))
+    }
+
     /// A new id, ordered by time, from the system's clock and randomness.
     #[must_use]
     pub fn new_v7() -> Self {

@@ -35,6 +35,12 @@ pub enum AppendError {
         /// Where it ends.
         found: u64,
     },
+    /// The file was removed, or the folder it was in: what is written to it would go with it. Nothing was written.
+    #[error("{} was removed while it was written to", path.display())]
+    Unlinked {
+        /// Where the file was.
+        path: PathBuf,
+    },
     /// A write failed. Of the records given, the first `kept` are in the file, whole; the others are not.
     #[error("cannot write to {} at byte {offset}: {source}", path.display())]
     Write {
@@ -94,19 +100,40 @@ impl Appender {
     pub fn open(disk: &dyn Disk, path: &Path, mode: OpenMode, durability: Durability) -> Result<Self, AppendError> {
         let failed = |source| AppendError::Open { path: path.to_owned(), source };
         let file = disk.open(path, mode).map_err(failed)?;
-        let end = file.size().map_err(failed)?;
+        let end = file.state().map_err(failed)?.size;
         let mut last = [b'\n'];
         if end > 0 {
-            file.read_at(&mut last, end - 1).map_err(failed)?;
+            file.read_exact_at(&mut last, end - 1).map_err(failed)?;
         }
-        // Whatever was there before is not ours to make durable.
-        Ok(Self { file, path: path.to_owned(), end, synced: end, durability, read_only: None, torn: last != *b"\n" })
+        // What was there before may have been written by a process that died before it synced; the first flush covers
+        // it, too.
+        Ok(Self { file, path: path.to_owned(), end, synced: 0, durability, read_only: None, torn: last != *b"\n" })
     }
 
     /// Whether the file ended in the middle of a record when it was opened.
     #[must_use]
     pub fn found_torn(&self) -> bool {
         self.torn
+    }
+
+    /// The open file, for reading.
+    #[must_use]
+    pub fn file(&self) -> &dyn DiskFile {
+        &*self.file
+    }
+
+    /// Takes the file as it is now, after another program wrote to it: the next append goes behind what it wrote.
+    pub fn follow(&mut self) -> Result<(), AppendError> {
+        let failed = |source| AppendError::Open { path: self.path.clone(), source };
+        let end = self.file.state().map_err(failed)?.size;
+        let mut last = [b'\n'];
+        if end > 0 {
+            self.file.read_exact_at(&mut last, end - 1).map_err(failed)?;
+        }
+        self.torn = last != *b"\n";
+        self.synced = self.synced.min(end);
+        self.end = end;
+        Ok(())
     }
 
     /// Where the file ends.
@@ -157,11 +184,14 @@ impl Appender {
 
     fn check(&self) -> Result<(), AppendError> {
         self.usable()?;
-        let found = self.file.size().map_err(|source| AppendError::Open { path: self.path.clone(), source })?;
-        if found == self.end {
+        let state = self.file.state().map_err(|source| AppendError::Open { path: self.path.clone(), source })?;
+        if !state.linked {
+            return Err(AppendError::Unlinked { path: self.path.clone() });
+        }
+        if state.size == self.end {
             return Ok(());
         }
-        Err(AppendError::Conflict { path: self.path.clone(), expected: self.end, found })
+        Err(AppendError::Conflict { path: self.path.clone(), expected: self.end, found: state.size })
     }
 
     fn write_all(&mut self, mut bytes: &[u8], mut offset: u64) -> io::Result<()> {
@@ -185,7 +215,7 @@ impl Appender {
         let landed = self.landed(bytes, begin);
         let whole = memchr::memrchr(b'\n', &bytes[..landed]).map_or(0, |i| i + 1);
         let end = begin + whole as u64;
-        let cut = self.file.size().and_then(|size| if size > end { self.file.set_size(end) } else { Ok(()) });
+        let cut = self.file.state().and_then(|s| if s.size > end { self.file.set_size(end) } else { Ok(()) });
         if let Err(e) = cut {
             self.read_only = Some(format!("a torn record could not be cut off: {e}"));
         }
@@ -225,16 +255,15 @@ impl Appender {
     }
 
     fn write_again(&mut self) -> io::Result<()> {
-        let length = usize::try_from(self.end - self.synced).map_err(io::Error::other)?;
-        let mut bytes = vec![0; length];
-        let mut n = 0;
-        while n < length {
-            match self.file.read_at(&mut bytes[n..], self.synced + n as u64)? {
-                0 => return Err(io::ErrorKind::UnexpectedEof.into()),
-                k => n += k,
-            }
+        const PART: u64 = 1 << 20;
+        let mut at = self.synced;
+        while at < self.end {
+            let mut bytes = vec![0; usize::try_from((self.end - at).min(PART)).map_err(io::Error::other)?];
+            self.file.read_exact_at(&mut bytes, at)?;
+            self.write_all(&bytes, at)?;
+            at += bytes.len() as u64;
         }
-        self.write_all(&bytes, self.synced)
+        Ok(())
     }
 }
 

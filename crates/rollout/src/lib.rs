@@ -18,7 +18,9 @@ pub mod seam;
 pub mod sim;
 pub mod source;
 pub mod tail;
+pub mod unpack;
 pub mod walk;
+pub mod writer;
 pub mod writer_lock;
 
 pub use facts::{Depth, FileFacts};

@@ -24,6 +24,23 @@ pub struct Holder {
     pub since: Option<UtcMillis>,
 }
 
+impl std::fmt::Display for Holder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match (self.pid, &self.program) {
+            (Some(pid), Some(program)) => write!(f, "{program}, pid {pid}")?,
+            (Some(pid), None) => write!(f, "pid {pid}")?,
+            (None, _) => f.write_str("a process that the system does not name")?,
+        }
+        if let Some(host) = &self.host {
+            write!(f, " on {host}")?;
+        }
+        if let Some(since) = self.since {
+            write!(f, ", since {since}")?;
+        }
+        Ok(())
+    }
+}
+
 /// The writer locks of a home at one moment.
 #[derive(Debug, Default)]
 pub struct WriterLocks {

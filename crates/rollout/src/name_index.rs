@@ -1,15 +1,22 @@
 //! `session_index.jsonl`: the names of threads, appended; the last line of an id wins.
 
 use std::collections::HashMap;
+use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use serde::Deserialize;
-use threadkeep_record::ThreadId;
+use threadkeep_record::{ThreadId, UtcMillis};
 
+use crate::appender::{AppendError, Appender, Durability};
 use crate::name::Form;
 use crate::records::{BUFFER, LineReader};
+use crate::seam::{Disk, OpenMode};
 use crate::source::Follow;
+
+/// The file in a home.
+pub const FILE: &str = "session_index.jsonl";
 
 /// The names of a home.
 #[derive(Debug, Default, Clone)]
@@ -31,7 +38,7 @@ impl NameIndex {
     /// Reads the file; a home without one has no names. The file may be a link (task homes link it).
     pub fn read(home: &Path) -> io::Result<Self> {
         let mut index = Self::default();
-        let mut lines = match LineReader::open(&home.join("session_index.jsonl"), Form::Plain, Follow::Links, BUFFER) {
+        let mut lines = match LineReader::open(&home.join(FILE), Form::Plain, Follow::Links, BUFFER) {
             Ok(lines) => lines,
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(index),
             Err(e) => return Err(e),
@@ -67,4 +74,64 @@ impl NameIndex {
         all.sort_by_key(|(id, (_, line))| (std::cmp::Reverse(*line), **id));
         all.into_iter().map(|(id, (name, _))| (*id, name.as_str())).collect()
     }
+}
+
+/// Why a name was not written.
+#[derive(Debug, thiserror::Error)]
+pub enum NameError {
+    /// Another program holds the lock of the name index for longer than was to be waited.
+    #[error("another program holds {}", path.display())]
+    Busy {
+        /// The lock file.
+        path: PathBuf,
+    },
+    /// The lock file cannot be used.
+    #[error("cannot lock {}: {source}", path.display())]
+    Lock {
+        /// The lock file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The name cannot be written.
+    #[error(transparent)]
+    Append(#[from] AppendError),
+}
+
+/// The lock that Codex takes around changes of the name index, and waits for.
+#[derive(Debug)]
+pub struct NameLock(#[allow(dead_code, reason = "the lock goes with the file")] File);
+
+impl NameLock {
+    /// Takes the lock, waiting up to `patience` for another program.
+    pub fn acquire(home: &Path, patience: Duration) -> Result<Self, NameError> {
+        let path = home.join("session_index.jsonl.lock");
+        let failed = |source| NameError::Lock { path: path.clone(), source };
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false);
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        let file = options.open(&path).map_err(failed)?;
+        let begun = Instant::now();
+        loop {
+            match file.try_lock() {
+                Ok(()) => return Ok(Self(file)),
+                Err(TryLockError::WouldBlock) if begun.elapsed() < patience => {
+                    std::thread::sleep(Duration::from_millis(5));
+                }
+                Err(TryLockError::WouldBlock) => return Err(NameError::Busy { path }),
+                Err(TryLockError::Error(e)) => return Err(failed(e)),
+            }
+        }
+    }
+}
+
+/// Writes a thread's name durably behind all others; an empty one clears it. The caller holds the [`NameLock`], so an
+/// ill-timed crash leaves at most a part of the last line, which readers pass over and the next writer closes off.
+pub fn append(disk: &dyn Disk, home: &Path, id: ThreadId, name: &str, at: UtcMillis) -> Result<(), AppendError> {
+    let line = serde_json::json!({"id": id, "thread_name": name, "updated_at": at}).to_string();
+    let mut file = Appender::open(disk, &home.join(FILE), OpenMode::Any, Durability::OnFlush)?;
+    file.append(&[line.as_bytes()])?;
+    file.flush()?;
+    disk.sync_dir(home).map_err(|source| AppendError::Sync { path: home.to_owned(), source })
 }

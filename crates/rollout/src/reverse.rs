@@ -1,9 +1,9 @@
 //! Reading the lines of a plain rollout from its end.
 
-use std::fs::File;
 use std::io;
 
 use crate::block::{LONG_HEAD, LONG_LINE};
+use crate::seam::ReadAt;
 
 /// A line found from the end.
 #[derive(Debug, Clone, Copy)]
@@ -20,7 +20,7 @@ pub struct ReverseLine<'a> {
 
 /// A reader of lines from the end of a file.
 pub struct ReverseReader<'f> {
-    file: &'f File,
+    file: &'f dyn ReadAt,
     /// `held[..live]` is the part of the file that begins at `base` and was not given yet.
     held: Vec<u8>,
     live: usize,
@@ -33,7 +33,7 @@ pub struct ReverseReader<'f> {
 impl<'f> ReverseReader<'f> {
     /// Reads `file`, whose length is `size`, backwards; the first read takes `first` bytes.
     #[must_use]
-    pub fn new(file: &'f File, size: u64, first: usize) -> Self {
+    pub fn new(file: &'f dyn ReadAt, size: u64, first: usize) -> Self {
         Self { file, held: Vec::new(), live: 0, base: size, step: first.max(16), at_end: true, limit: LONG_LINE }
     }
 
@@ -79,7 +79,7 @@ impl<'f> ReverseReader<'f> {
         // Each step doubles, so a long line is copied a constant number of times.
         self.step = (self.step * 2).min(4 << 20);
         let mut grown = vec![0; n + self.live];
-        read_at(self.file, &mut grown[..n], self.base - n as u64)?;
+        self.file.read_exact_at(&mut grown[..n], self.base - n as u64)?;
         grown[n..].copy_from_slice(&self.held[..self.live]);
         self.base -= n as u64;
         self.live += n;
@@ -93,7 +93,7 @@ impl<'f> ReverseReader<'f> {
         let mut offset = 0;
         while self.base > 0 {
             let n = (part.len() as u64).min(self.base) as usize;
-            read_at(self.file, &mut part[..n], self.base - n as u64)?;
+            self.file.read_exact_at(&mut part[..n], self.base - n as u64)?;
             if let Some(at) = memchr::memrchr(b'\n', &part[..n]) {
                 offset = self.base - n as u64 + at as u64 + 1;
                 break;
@@ -103,22 +103,9 @@ impl<'f> ReverseReader<'f> {
         self.base = offset;
         self.live = 0;
         self.held = vec![0; LONG_HEAD];
-        read_at(self.file, &mut self.held, offset)?;
+        self.file.read_exact_at(&mut self.held, offset)?;
         Ok(Some(ReverseLine { bytes: &self.held, offset, terminated, long: true }))
     }
-}
-
-#[cfg(unix)]
-fn read_at(file: &File, into: &mut [u8], offset: u64) -> io::Result<()> {
-    std::os::unix::fs::FileExt::read_exact_at(file, into, offset)
-}
-
-#[cfg(not(unix))]
-fn read_at(file: &File, into: &mut [u8], offset: u64) -> io::Result<()> {
-    use std::io::{Read, Seek, SeekFrom};
-    let mut file = file;
-    file.seek(SeekFrom::Start(offset))?;
-    file.read_exact(into)
 }
 
 #[cfg(test)]

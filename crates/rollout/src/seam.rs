@@ -35,12 +35,41 @@ pub trait Disk: Send + Sync + Debug {
     fn sync_dir(&self, path: &Path) -> io::Result<()>;
 }
 
-/// An open file.
-pub trait DiskFile: Send + Debug {
-    /// Bytes of the file.
-    fn size(&self) -> io::Result<u64>;
+/// Something that is read from anywhere.
+pub trait ReadAt {
     /// Reads up to `into.len()` bytes from `offset`; fewer only at the end.
     fn read_at(&self, into: &mut [u8], offset: u64) -> io::Result<usize>;
+
+    /// Reads exactly `into.len()` bytes from `offset`.
+    fn read_exact_at(&self, mut into: &mut [u8], mut offset: u64) -> io::Result<()> {
+        while !into.is_empty() {
+            match self.read_at(into, offset) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(n) => {
+                    into = &mut into[n..];
+                    offset += n as u64;
+                }
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A file in passing: how long it is, and whether it still has a name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FileState {
+    /// Bytes.
+    pub size: u64,
+    /// Whether some name leads to it. Without one it goes when it is closed.
+    pub linked: bool,
+}
+
+/// An open file.
+pub trait DiskFile: ReadAt + Send + Debug {
+    /// Bytes of the file, and whether it has a name.
+    fn state(&self) -> io::Result<FileState>;
     /// Writes at `offset`, possibly only some of the bytes, as `write(2)` does.
     fn write_at(&mut self, bytes: &[u8], offset: u64) -> io::Result<usize>;
     /// Cuts or extends the file.
@@ -100,19 +129,33 @@ impl Disk for RealDisk {
 #[derive(Debug)]
 struct RealFile(File);
 
-impl DiskFile for RealFile {
-    fn size(&self) -> io::Result<u64> {
-        Ok(self.0.metadata()?.len())
-    }
-
+impl ReadAt for File {
     #[cfg(unix)]
     fn read_at(&self, into: &mut [u8], offset: u64) -> io::Result<usize> {
-        std::os::unix::fs::FileExt::read_at(&self.0, into, offset)
+        std::os::unix::fs::FileExt::read_at(self, into, offset)
     }
 
     #[cfg(windows)]
     fn read_at(&self, into: &mut [u8], offset: u64) -> io::Result<usize> {
-        std::os::windows::fs::FileExt::seek_read(&self.0, into, offset)
+        std::os::windows::fs::FileExt::seek_read(self, into, offset)
+    }
+}
+
+impl ReadAt for RealFile {
+    fn read_at(&self, into: &mut [u8], offset: u64) -> io::Result<usize> {
+        ReadAt::read_at(&self.0, into, offset)
+    }
+}
+
+impl DiskFile for RealFile {
+    fn state(&self) -> io::Result<FileState> {
+        let metadata = self.0.metadata()?;
+        #[cfg(unix)]
+        let linked = std::os::unix::fs::MetadataExt::nlink(&metadata) > 0;
+        // An open file cannot lose its name there.
+        #[cfg(not(unix))]
+        let linked = true;
+        Ok(FileState { size: metadata.len(), linked })
     }
 
     #[cfg(unix)]

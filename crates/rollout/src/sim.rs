@@ -9,7 +9,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::seam::{Disk, DiskFile, OpenMode};
+use crate::seam::{Disk, DiskFile, FileState, OpenMode, ReadAt};
 
 /// Number of a file's contents, which several names may share.
 type Inode = usize;
@@ -278,11 +278,7 @@ impl SimFile {
     }
 }
 
-impl DiskFile for SimFile {
-    fn size(&self) -> io::Result<u64> {
-        Ok(self.disk.state().files[self.inode].visible.len() as u64)
-    }
-
+impl ReadAt for SimFile {
     fn read_at(&self, into: &mut [u8], offset: u64) -> io::Result<usize> {
         let state = self.disk.state();
         let all = &state.files[self.inode].visible;
@@ -290,6 +286,14 @@ impl DiskFile for SimFile {
         let n = into.len().min(all.len() - from);
         into[..n].copy_from_slice(&all[from..from + n]);
         Ok(n)
+    }
+}
+
+impl DiskFile for SimFile {
+    fn state(&self) -> io::Result<FileState> {
+        let state = self.disk.state();
+        let linked = state.visible.values().any(|i| *i == self.inode);
+        Ok(FileState { size: state.files[self.inode].visible.len() as u64, linked })
     }
 
     fn write_at(&mut self, bytes: &[u8], offset: u64) -> io::Result<usize> {

@@ -125,6 +125,38 @@ impl TurnCursor {
     }
 }
 
+/// A place behind an item of a thread.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ItemCursor {
+    kind: String,
+    /// The thread.
+    pub thread: String,
+    /// Number of the turn, from 1.
+    pub turn: u64,
+    /// Index of the next item in the turn, in the direction of the pages.
+    pub item: u64,
+}
+
+impl ItemCursor {
+    /// A cursor before an item.
+    #[must_use]
+    pub fn new(thread: String, turn: u64, item: u64) -> Self {
+        Self { kind: ITEMS.into(), thread, turn, item }
+    }
+
+    /// The text for a caller.
+    #[must_use]
+    pub fn encode(&self) -> String {
+        encode(self)
+    }
+
+    /// Reads the text of a caller.
+    pub fn decode(text: &str) -> Result<Self, InvalidCursor> {
+        decode(text, |c: &Self| c.kind == ITEMS)
+    }
+}
+
+const ITEMS: &str = "items1";
 const TURNS: &str = "turns1";
 const LIST: &str = "list1";
 const SEARCH: &str = "search1";

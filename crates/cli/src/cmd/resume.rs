@@ -30,7 +30,7 @@ pub fn run(global: &Global, args: &ResumeArgs, out: &mut Out) -> Done {
         out.json(&json!({
             "format": 1,
             "thread_id": t.id,
-            "home": home,
+            "home": home.to_string_lossy(),
             "cwd": t.cwd,
             "cwd_exists": t.cwd.as_ref().map(|_| gone.is_none()),
             "command": command,

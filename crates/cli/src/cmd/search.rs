@@ -35,7 +35,7 @@ pub fn run(global: &Global, args: &SearchArgs, out: &mut Out) -> Done {
     }
     let query = args.filter.query();
     check_cursor(args, &query, &search)?;
-    let options = SearchOptions { limit: args.limit, count: args.count };
+    let options = SearchOptions { limit: args.limit, count: args.count, ..SearchOptions::default() };
     let page = {
         let _progress = Progress::start("searching");
         store.search(&query, &search, args.cursor.as_deref(), options, now()).map_err(|e| match e {

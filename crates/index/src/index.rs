@@ -1,0 +1,140 @@
+//! The index of one home, shared by threads.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use rusqlite::{Connection, Transaction, TransactionBehavior};
+use threadkeep_rollout::Home;
+
+use crate::connection::Budget;
+use crate::database::Database;
+use crate::error::{Failure, IndexError, failure};
+use crate::paths::Paths;
+use crate::place::{IndexPlace, Placed, WhyMemory};
+
+/// How an index is opened.
+#[derive(Debug, Clone)]
+pub struct IndexOptions {
+    /// The home it is of.
+    pub home: Home,
+    /// Where it is kept.
+    pub place: IndexPlace,
+    /// How long one call may wait for others, in all: other processes at the file, and other threads at this handle.
+    /// A few hundred milliseconds are plenty; zero never waits.
+    pub busy: Duration,
+}
+
+/// The index of a home: one row for each thread of which something was observed or set, and spawn edges.
+///
+/// All calls are synchronous and may come from several threads at once. Any error is about the index alone. A file that is
+/// removed or replaced while it is open is noticed at the next call, which begins a new one.
+#[derive(Debug)]
+pub struct Index {
+    pub(crate) paths: Paths,
+    options: IndexOptions,
+    /// `None` while its file has to be opened again.
+    state: Mutex<Option<Database>>,
+    /// Beside `state`, so that asking waits for nobody.
+    placed: Mutex<Placed>,
+}
+
+impl Index {
+    /// Opens the index of a home, or begins it. What makes its file unusable (not writable, damaged, of a newer release,
+    /// of another program) puts it in memory: see [`Index::place`].
+    ///
+    /// # Errors
+    ///
+    /// `Busy` where others hold the file for longer than `busy`; `Sqlite` where not even memory can be had.
+    pub fn open(options: IndexOptions) -> Result<Self, IndexError> {
+        let home = std::path::absolute(options.home.path()).unwrap_or_else(|_| options.home.path().to_owned());
+        let options = IndexOptions { home: Home::new(home), ..options };
+        let database = Database::open(options.home.path(), &options.place, Budget::new(options.busy))?;
+        Ok(Self {
+            paths: Paths::new(options.home.path()),
+            placed: Mutex::new(database.placed.clone()),
+            state: Mutex::new(Some(database)),
+            options,
+        })
+    }
+
+    /// Where it is, and if in memory, why. May change when its file is removed, replaced or found to be damaged.
+    #[must_use]
+    pub fn place(&self) -> Placed {
+        self.placed.lock().clone()
+    }
+
+    /// The file, or `:memory:`.
+    pub(crate) fn shown_path(&self) -> PathBuf {
+        match self.place() {
+            Placed::File { path, .. } => path,
+            Placed::Memory { .. } => PathBuf::from(":memory:"),
+        }
+    }
+
+    /// Runs one statement, or several that only read.
+    pub(crate) fn run<T>(
+        &self,
+        action: &'static str,
+        run: impl FnOnce(&Connection) -> rusqlite::Result<T>,
+    ) -> Result<T, IndexError> {
+        self.with(action, |connection, _| run(connection))
+    }
+
+    /// Runs statements of which all or none count.
+    pub(crate) fn transact<T>(
+        &self,
+        action: &'static str,
+        run: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T>,
+    ) -> Result<T, IndexError> {
+        self.with(action, |connection, budget| {
+            // The write lock comes first: a transaction that reads and then writes may find that it cannot.
+            let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+            let result = run(&transaction)?;
+            // With a rollback journal a commit waits for readers.
+            budget.apply(&transaction)?;
+            transaction.commit()?;
+            Ok(result)
+        })
+    }
+
+    fn with<T>(
+        &self,
+        action: &'static str,
+        run: impl FnOnce(&mut Connection, Budget) -> rusqlite::Result<T>,
+    ) -> Result<T, IndexError> {
+        let budget = Budget::new(self.options.busy);
+        let busy = |path: PathBuf| IndexError::Busy { path, action, budget: budget.whole() };
+        let Some(mut state) = self.state.try_lock_for(budget.whole()) else {
+            return Err(busy(self.shown_path()));
+        };
+        if state.as_ref().is_some_and(Database::is_gone) {
+            // Closed before a new one is made: closing tidies up by name.
+            *state = None;
+        }
+        let database = match &mut *state {
+            Some(database) => database,
+            none => {
+                let opened = Database::open(self.options.home.path(), &self.options.place, budget)?;
+                *self.placed.lock() = opened.placed.clone();
+                none.insert(opened)
+            }
+        };
+        let result = budget.apply(&database.connection).and_then(|()| run(&mut database.connection, budget));
+        let source = match result {
+            Ok(value) => return Ok(value),
+            Err(source) => source,
+        };
+        let path = database.path().to_owned();
+        match failure(&source) {
+            Failure::Busy => Err(busy(path)),
+            Failure::Damaged => {
+                let why = WhyMemory::Damaged { path: path.clone(), problem: source.to_string() };
+                *database = Database::in_memory(why)?;
+                *self.placed.lock() = database.placed.clone();
+                Err(IndexError::Damaged { path, action, source })
+            }
+            Failure::Other => Err(IndexError::Sqlite { path, action, source }),
+        }
+    }
+}

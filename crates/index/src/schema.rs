@@ -1,0 +1,165 @@
+//! The tables of the index, their version, and what is done with a file of each version.
+
+use std::fmt;
+
+use rusqlite::{Connection, Transaction};
+
+/// The version of the index's tables, kept as SQLite's `user_version`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct SchemaVersion(pub i32);
+
+impl SchemaVersion {
+    /// What this release writes.
+    pub const CURRENT: Self = Self(1);
+}
+
+impl fmt::Display for SchemaVersion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// SQLite's `application_id` of our files: `tkIX`.
+pub(crate) const APPLICATION_ID: i32 = 0x746b_4958;
+
+/// What a file says of itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Mark {
+    pub application_id: i32,
+    pub version: SchemaVersion,
+    pub contents: Contents,
+}
+
+/// Whether a database has anything in it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Contents {
+    Nothing,
+    Tables,
+}
+
+/// What is done with a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// There is nothing in it yet: the tables are made.
+    Create,
+    /// It is used as it is.
+    Use,
+    /// An older release of ours made it: it is emptied and made anew, since all of it comes back.
+    Rebuild,
+    /// A newer release made it: it is left alone.
+    LeaveNewer,
+    /// It is somebody else's: it is left alone.
+    LeaveForeign,
+}
+
+impl Mark {
+    /// The matrix of old and new.
+    pub fn step(self) -> Step {
+        match (self.application_id, self.contents, self.version) {
+            (APPLICATION_ID, _, v) if v > SchemaVersion::CURRENT => Step::LeaveNewer,
+            (APPLICATION_ID, Contents::Tables, SchemaVersion::CURRENT) => Step::Use,
+            (APPLICATION_ID, _, _) => Step::Rebuild,
+            (0, Contents::Nothing, SchemaVersion(0)) => Step::Create,
+            (_, _, _) => Step::LeaveForeign,
+        }
+    }
+
+    /// Reads it through SQLite, so with all that is pending in a journal.
+    pub fn read(connection: &Connection) -> rusqlite::Result<Self> {
+        let number = |name: &str| connection.pragma_query_value(None, name, |r| r.get(0));
+        let tables: bool =
+            connection.query_row("SELECT EXISTS (SELECT 1 FROM sqlite_schema)", [], |r| r.get::<_, bool>(0))?;
+        Ok(Self {
+            application_id: number("application_id")?,
+            version: SchemaVersion(number("user_version")?),
+            contents: if tables { Contents::Tables } else { Contents::Nothing },
+        })
+    }
+}
+
+/// Every object of the current version, by name. Ids are their 16 bytes, times milliseconds, structured values JSON
+/// text, paths relative to the home where they are in it. `*_decided` is 1 where a person's or program's patch named
+/// the column, so that nothing observed overwrites it (`thread-store.md` 6.8).
+const OBJECTS: [(&str, &str); 3] = [
+    (
+        "spawn_edges",
+        "CREATE TABLE spawn_edges (child BLOB NOT NULL PRIMARY KEY, parent BLOB NOT NULL, status TEXT NOT NULL CHECK (status IN ('open', 'closed'))) STRICT, \
+         WITHOUT ROWID",
+    ),
+    ("spawn_edges_by_parent", "CREATE INDEX spawn_edges_by_parent ON spawn_edges (parent, status, child)"),
+    (
+        "threads",
+        "CREATE TABLE threads (id BLOB NOT NULL PRIMARY KEY, name TEXT, name_decided INTEGER NOT NULL DEFAULT 0, \
+         reasoning_effort TEXT, thread_source TEXT, agent_nickname TEXT, agent_role TEXT, agent_path TEXT, \
+         rollout_path TEXT, preview TEXT, title TEXT, model_provider TEXT, model TEXT, created_at INTEGER, \
+         updated_at INTEGER, source TEXT, cwd TEXT, cli_version TEXT, approval_mode TEXT, permission_profile TEXT, \
+         token_usage TEXT, first_user_message TEXT, memory_mode TEXT, memory_mode_decided INTEGER NOT NULL DEFAULT 0, \
+         git_sha TEXT, git_branch TEXT, git_origin_url TEXT, recency_at INTEGER) STRICT",
+    ),
+];
+
+/// Makes the tables of the current version in an empty database, or in place of those of an older one.
+pub(crate) fn make(transaction: &Transaction<'_>) -> rusqlite::Result<()> {
+    let old: Vec<(String, String)> = transaction
+        .prepare("SELECT type, name FROM sqlite_schema WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\'")?
+        .query_map([], |r| Ok((r.get(0)?, r.get(1)?)))?
+        .collect::<rusqlite::Result<_>>()?;
+    for (kind, name) in old {
+        transaction.execute_batch(&format!("DROP {kind} \"{}\"", name.replace('"', "\"\"")))?;
+    }
+    for (_, sql) in OBJECTS {
+        transaction.execute_batch(sql)?;
+    }
+    transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
+    transaction.pragma_update(None, "user_version", SchemaVersion::CURRENT.0)
+}
+
+/// What differs from the current version's tables, in a file that says it has them.
+pub(crate) fn difference(connection: &Connection) -> rusqlite::Result<Option<String>> {
+    let mut statement =
+        connection.prepare("SELECT name, sql FROM sqlite_schema WHERE sql IS NOT NULL ORDER BY name")?;
+    let found: Vec<(String, String)> =
+        statement.query_map([], |r| Ok((r.get(0)?, r.get(1)?)))?.collect::<rusqlite::Result<_>>()?;
+    let same = found.len() == OBJECTS.len() && found.iter().zip(OBJECTS).all(|(f, o)| (&*f.0, &*f.1) == o);
+    Ok((!same).then(|| "its tables are not those of its version".to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_version_has_its_step() {
+        use Contents::{Nothing, Tables};
+        let current = SchemaVersion::CURRENT.0;
+        for (application_id, version, contents, want) in [
+            (0, 0, Nothing, Step::Create),
+            (APPLICATION_ID, current, Tables, Step::Use),
+            (APPLICATION_ID, current, Nothing, Step::Rebuild),
+            (APPLICATION_ID, 0, Nothing, Step::Rebuild),
+            (APPLICATION_ID, current - 1, Tables, Step::Rebuild),
+            (APPLICATION_ID, -7, Tables, Step::Rebuild),
+            (APPLICATION_ID, current + 1, Tables, Step::LeaveNewer),
+            (APPLICATION_ID, i32::MAX, Nothing, Step::LeaveNewer),
+            (0, 0, Tables, Step::LeaveForeign),
+            (0, current, Nothing, Step::LeaveForeign),
+            (7, current, Tables, Step::LeaveForeign),
+        ] {
+            let mark = Mark { application_id, version: SchemaVersion(version), contents };
+            assert_eq!(mark.step(), want, "{mark:?}");
+        }
+    }
+
+    #[test]
+    fn tables_made_are_the_tables_looked_for() {
+        let mut connection = Connection::open_in_memory().unwrap();
+        assert_eq!(Mark::read(&connection).unwrap().step(), Step::Create);
+        connection.execute_batch("CREATE TABLE old (a); CREATE VIEW older AS SELECT a FROM old").unwrap();
+        assert!(difference(&connection).unwrap().is_some());
+        let transaction = connection.transaction().unwrap();
+        make(&transaction).unwrap();
+        transaction.commit().unwrap();
+        assert_eq!(Mark::read(&connection).unwrap().step(), Step::Use);
+        assert_eq!(difference(&connection).unwrap(), None);
+    }
+}

@@ -1,0 +1,132 @@
+//! A change of a person's that must show in Codex: exactly the columns concerned, of a row that is there, in one short
+//! transaction; and nothing else (DESIGN, index). What Codex's database does not have is left to Codex's own repair.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rusqlite::{Connection, OpenFlags, TransactionBehavior, params};
+use threadkeep_record::{Field, GitPatch, HistoryMode, ThreadId};
+
+use crate::codex_state::CodexState;
+
+/// What was done in Codex's database.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CodexUpdate {
+    /// The columns of the thread's row were set.
+    Done(PathBuf),
+    /// There is no database, or no row, or no such column.
+    NothingThere(&'static str),
+}
+
+/// Codex's database cannot be written just now.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot update Codex's database {}: {source}", path.display())]
+pub struct CodexWriteError {
+    /// The database.
+    pub path: PathBuf,
+    /// What SQLite said.
+    pub source: rusqlite::Error,
+}
+
+/// Where to look, and how long to wait for another program.
+#[derive(Debug, Clone, Copy)]
+pub struct CodexDb<'a> {
+    /// The home.
+    pub home: &'a Path,
+    /// Where the databases are, if not in their usual places.
+    pub sqlite_home: Option<&'a Path>,
+    /// How long to wait for a lock.
+    pub patience: Duration,
+}
+
+/// Chooses a statement by which columns there are.
+type Choose<'c, 's> = &'c dyn Fn(&dyn Fn(&str) -> bool) -> Option<&'s str>;
+
+impl CodexDb<'_> {
+    /// Which column of which database holds a thread's name, if it has a row there.
+    #[must_use]
+    pub fn name_column(&self, id: ThreadId, mode: HistoryMode) -> Option<(PathBuf, &'static str)> {
+        let mut found = CodexState::open(self.home, self.sqlite_home);
+        let columns = found.columns().to_vec();
+        let has = |column: &str| columns.iter().any(|c| c == column);
+        let column = match mode {
+            HistoryMode::Paginated if has("name") => "name",
+            _ if has("title") && has("first_user_message") => "title",
+            _ => return None,
+        };
+        let there = found.rows(&[id]).contains_key(&id);
+        found.path.clone().filter(|_| there).map(|path| (path, column))
+    }
+
+    /// Sets a thread's name as the release that made the database keeps it, and then runs `then`, which writes the
+    /// name elsewhere: if that fails the database stays as it was.
+    pub fn set_name<E>(
+        &self,
+        id: ThreadId,
+        mode: HistoryMode,
+        name: Option<&str>,
+        then: impl FnOnce() -> Result<(), E>,
+    ) -> Result<Result<CodexUpdate, E>, CodexWriteError> {
+        let statement =
+            |has: &dyn Fn(&str) -> bool| match (mode, has("name"), has("title") && has("first_user_message")) {
+                (HistoryMode::Paginated, true, _) => Some("update threads set name = ?2 where id = ?1"),
+                // Without a name the title of a legacy thread is its first message.
+                (_, _, true) => Some("update threads set title = coalesce(?2, first_user_message) where id = ?1"),
+                _ => None,
+            };
+        self.update(&statement, |transaction, sql| transaction.execute(sql, params![id.to_string(), name]), then)
+    }
+
+    /// Sets git facts of a thread.
+    pub fn set_git(&self, id: ThreadId, patch: &GitPatch) -> Result<CodexUpdate, CodexWriteError> {
+        let facts = [("git_sha", &patch.sha), ("git_branch", &patch.branch), ("git_origin_url", &patch.origin_url)];
+        let changed: Vec<_> = facts.iter().filter(|(_, f)| !f.is_keep()).collect();
+        let sets: Vec<String> = changed.iter().enumerate().map(|(i, (c, _))| format!("{c} = ?{}", i + 2)).collect();
+        let sql = format!("update threads set {} where id = ?1", sets.join(", "));
+        let sql = sql.as_str();
+        let statement = |has: &dyn Fn(&str) -> bool| changed.iter().all(|(c, _)| has(c)).then_some(sql);
+        let mut values = vec![Some(id.to_string())];
+        values.extend(changed.iter().map(|(_, f)| match f {
+            Field::Set(text) => Some(text.clone()),
+            Field::Clear | Field::Keep => None,
+        }));
+        let run = |transaction: &rusqlite::Transaction<'_>, sql: &str| {
+            transaction.execute(sql, rusqlite::params_from_iter(values.iter()))
+        };
+        self.update(&statement, run, || Ok::<(), std::convert::Infallible>(())).map(|r| match r {
+            Ok(update) => update,
+            Err(never) => match never {},
+        })
+    }
+
+    fn update<'s, E>(
+        &self,
+        statement: Choose<'_, 's>,
+        run: impl FnOnce(&rusqlite::Transaction<'_>, &str) -> rusqlite::Result<usize>,
+        then: impl FnOnce() -> Result<(), E>,
+    ) -> Result<Result<CodexUpdate, E>, CodexWriteError> {
+        // Found and checked as for reading; that connection is closed before this one writes.
+        let found = CodexState::open(self.home, self.sqlite_home);
+        let columns = found.columns().to_vec();
+        let Some(path) = found.path.clone() else {
+            return Ok(then().map(|()| CodexUpdate::NothingThere("no database")));
+        };
+        drop(found);
+        let has = |column: &str| columns.iter().any(|c| c == column);
+        let Some(sql) = statement(&has) else {
+            return Ok(then().map(|()| CodexUpdate::NothingThere("no such column")));
+        };
+        let failed = |source| CodexWriteError { path: path.clone(), source };
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let mut connection = Connection::open_with_flags(&path, flags).map_err(failed)?;
+        connection.busy_timeout(self.patience).map_err(failed)?;
+        let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failed)?;
+        let rows = run(&transaction, sql).map_err(failed)?;
+        if let Err(e) = then() {
+            // Dropping the transaction takes the change back.
+            return Ok(Err(e));
+        }
+        transaction.commit().map_err(failed)?;
+        Ok(Ok(if rows == 0 { CodexUpdate::NothingThere("no row of the thread") } else { CodexUpdate::Done(path) }))
+    }
+}

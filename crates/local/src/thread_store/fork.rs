@@ -1,0 +1,366 @@
+//! Forks: a legacy history is copied, a paginated one is referred to, a spawned agent gets a part of its parent's
+//! context (`thread-store.md` section 7).
+
+use serde_json::Value;
+use threadkeep_record::turns::TurnStatus;
+use threadkeep_record::{
+    Envelope, HistoryBase, HistoryMode, Item, ItemBody, Kind, LineState, NewItem, SessionMeta, ThreadId, check_line,
+    preview, sniff,
+};
+use threadkeep_rollout::facts::Depth;
+use threadkeep_rollout::lineage::Span;
+use threadkeep_rollout::records::{BUFFER, LineReader};
+use threadkeep_store::{
+    Archived, CreateThread, ForkRange, ForkThread, StoreResult, StoredHistory, ThreadStoreError, selected_roots,
+};
+
+use super::model_context::header_record;
+use super::{Inner, internal, invalid};
+use crate::lookup::OpenThread;
+use crate::turn_index::TurnEntry;
+
+/// Copied records are written in parts of about this size.
+const PART: usize = 1 << 20;
+
+/// Where a history is cut.
+struct Cut {
+    /// Index of the span, and the offset in it: what stands there and behind is left out. `None` takes all.
+    at: Option<(usize, u64)>,
+    /// The id of a turn that still runs in what is taken.
+    running: Option<String>,
+}
+
+impl Inner {
+    pub fn fork(&self, p: ForkThread) -> StoreResult<()> {
+        let source = p.source;
+        if self.live.get(source).is_some_and(|live| live.lock().writer.is_made()) {
+            self.flush(source)?;
+        }
+        let (_, open) = self.open_live_first(source, p.archived, Depth::Head)?;
+        let open = open.ok_or_else(|| invalid(format!("no rollout found for thread id {source}")))?;
+        let header = open.history.spans.iter().rfind(|s| !s.inherited).and_then(header_of);
+        let mode = header.as_ref().and_then(|h| h.history_mode).unwrap_or(HistoryMode::Legacy);
+        let mut child = p.child;
+        if let Some(span) = open.history.spans.iter().rfind(|s| !s.inherited) {
+            take_over(&mut child, span);
+        }
+        child.history_mode = mode;
+        let explicit = Some(std::mem::take(&mut child.selected_capability_roots)).filter(|roots| !roots.is_empty());
+        // Before anything is left out: a bounded fork has them, too.
+        child.selected_capability_roots = selected_roots(explicit, header.as_ref());
+        match (&p.range, mode) {
+            (_, HistoryMode::Unknown) => Err(invalid(format!(
+                "thread {source} is kept in a history mode that this version does not know; it is not forked"
+            ))),
+            (ForkRange::Subagent { last_turns }, _) => {
+                let history = match mode {
+                    HistoryMode::Paginated => self.latest_model_context(source, Archived::Included)?,
+                    HistoryMode::Legacy | HistoryMode::Unknown => self.load_history(source, Archived::Included)?,
+                };
+                let items = context_of(&history, mode, *last_turns);
+                child.parent_thread_id = child.parent_thread_id.or(Some(source));
+                if mode == HistoryMode::Paginated {
+                    child.subagent_history_start_ordinal = Some(items.len() as u64 + 1);
+                }
+                let id = child.thread_id;
+                self.create(child)?;
+                self.or_discard(id, self.append(id, &items).and_then(|_| self.persist(id)))
+            }
+            (range, HistoryMode::Legacy) => {
+                let cut = cut(&open, range)?;
+                child.forked_from_id = Some(source);
+                let id = child.thread_id;
+                self.create(child)?;
+                let done = self.copy(id, &open, &cut).and_then(|()| self.finish(id, &cut));
+                self.or_discard(id, done)
+            }
+            (range, HistoryMode::Paginated) => {
+                let cut = cut(&open, range)?;
+                let base = base(&open, &cut)?;
+                child.forked_from_id = Some(source);
+                let id = child.thread_id;
+                self.create_at(child, Some(base))?;
+                self.or_discard(id, self.finish(id, &cut))
+            }
+        }
+    }
+
+    /// A fork that failed is not left half made with a writer.
+    fn or_discard(&self, id: ThreadId, result: StoreResult<()>) -> StoreResult<()> {
+        if result.is_err() {
+            // The first failure is the one to tell.
+            let _ = self.discard(id);
+        }
+        result
+    }
+
+    /// Copies every record up to the cut, byte for byte.
+    fn copy(&self, id: ThreadId, open: &OpenThread, cut: &Cut) -> StoreResult<()> {
+        let live = self.live(id)?;
+        let mut part: Vec<Vec<u8>> = Vec::new();
+        let mut bytes = 0;
+        let write = |part: &mut Vec<Vec<u8>>| {
+            let records = std::mem::take(part);
+            self.with_writer(id, &live, |writer, now| writer.copy(records, now))
+        };
+        for (i, span) in open.history.spans.iter().enumerate() {
+            if cut.at.is_some_and(|(last, _)| i > last) {
+                break;
+            }
+            let mut lines = LineReader::open(&span.path, span.form, span.follow, BUFFER)
+                .map_err(|e| internal(format!("cannot copy {}: {e}", span.path.display())))?
+                .with_limit(usize::MAX);
+            while let Some(line) = lines.next_line() {
+                if span.is_past(&line) || cut.at.is_some_and(|(last, offset)| i == last && line.offset >= offset) {
+                    break;
+                }
+                // A torn tail is no record; damaged lines before it are copied as they are.
+                let whole = line.terminated || matches!(check_line(line.bytes), LineState::Record(_));
+                if whole && !line.bytes.is_empty() {
+                    bytes += line.bytes.len();
+                    part.push(line.bytes.to_vec());
+                }
+                if bytes >= PART {
+                    write(&mut part)?;
+                    bytes = 0;
+                }
+            }
+            if let Some(e) = lines.error() {
+                return Err(internal(format!("cannot copy all of {}: {e}", span.path.display())));
+            }
+        }
+        write(&mut part)
+    }
+
+    /// Ends a turn that still ran, and makes the fork durable.
+    fn finish(&self, id: ThreadId, cut: &Cut) -> StoreResult<()> {
+        if let Some(turn) = &cut.running {
+            let note = "<turn_aborted>\nThe turn was still running when the thread was forked.\n</turn_aborted>";
+            self.append(id, &[NewItem::model_message("user", note), NewItem::turn_aborted(turn, "interrupted")])?;
+        }
+        self.persist(id)
+    }
+}
+
+/// What a fork's header takes over from its source's where the caller says nothing: the prompt, tools, provider, and
+/// fields of newer releases.
+fn take_over(child: &mut CreateThread, span: &Span) {
+    const OWN: &[&str] = &[
+        "session_id",
+        "id",
+        "forked_from_id",
+        "forked_from_ordinal_exclusive",
+        "parent_thread_id",
+        "timestamp",
+        "cwd",
+        "originator",
+        "cli_version",
+        "source",
+        "thread_source",
+        "agent_nickname",
+        "agent_role",
+        "agent_type",
+        "agent_path",
+        "model_provider",
+        "base_instructions",
+        "instructions",
+        "dynamic_tools",
+        "selected_capability_roots",
+        "memory_mode",
+        "history_mode",
+        "history_base",
+        "subagent_history_start_ordinal",
+        "multi_agent_version",
+        "context_window",
+        "git",
+    ];
+    let Some(record) = header_record(span) else { return };
+    let Some(envelope) = Envelope::parse(&record) else { return };
+    let Ok(Value::Object(payload)) = serde_json::from_str::<Value>(envelope.payload) else { return };
+    let text = |key: &str| payload.get(key).and_then(Value::as_str).map(str::to_owned);
+    let prompt = payload.get("base_instructions").and_then(|b| b.get("text")).and_then(Value::as_str);
+    child.base_instructions = child.base_instructions.take().or_else(|| prompt.map(str::to_owned));
+    child.metadata.model_provider = child.metadata.model_provider.take().or_else(|| text("model_provider"));
+    child.multi_agent_version = child.multi_agent_version.take().or_else(|| text("multi_agent_version"));
+    if child.dynamic_tools.is_empty() {
+        child.dynamic_tools = payload.get("dynamic_tools").and_then(Value::as_array).cloned().unwrap_or_default();
+    }
+    for (key, value) in payload.iter().filter(|(key, _)| !OWN.contains(&key.as_str())) {
+        child.extra.entry(key.clone()).or_insert_with(|| value.clone());
+    }
+}
+
+fn header_of(span: &Span) -> Option<SessionMeta> {
+    SessionMeta::parse(&header_record(span)?)
+}
+
+/// Finds where a range ends.
+fn cut(open: &OpenThread, range: &ForkRange) -> StoreResult<Cut> {
+    let index = open.turn_index();
+    let find = |wanted: &str| -> StoreResult<usize> {
+        let is = |i: &usize| {
+            index.turns[*i].id.as_deref() == Some(wanted)
+                || index.turns[*i].id.is_none() && format!("rollout-{}", index.turns[*i].record) == wanted
+        };
+        let found: Vec<usize> = (0..index.turns.len()).filter(is).collect();
+        match found.iter().find(|i| !index.turns[**i].taken_back) {
+            Some(i) => Ok(*i),
+            None if found.is_empty() => {
+                Err(invalid(format!("lastTurnId '{wanted}' was not found in the source thread")))
+            }
+            None => {
+                Err(invalid(format!("lastTurnId '{wanted}' is not a persisted canonical turn in the source thread")))
+            }
+        }
+    };
+    let running = |i: usize| index.turns[i].status == TurnStatus::InProgress;
+    match range {
+        ForkRange::Whole | ForkRange::Subagent { .. } => {
+            let last = index.turns.len().checked_sub(1).filter(|i| running(*i) && !index.turns[*i].taken_back);
+            let running = last.map(|i| {
+                let turn = &index.turns[i];
+                turn.id.clone().unwrap_or_else(|| format!("rollout-{}", turn.record))
+            });
+            Ok(Cut { at: None, running })
+        }
+        ForkRange::ThroughTurn(turn) => {
+            let i = find(turn)?;
+            if running(i) {
+                return Err(invalid(format!("lastTurnId '{turn}' identifies an in-progress turn")));
+            }
+            Ok(Cut { at: index.turns.get(i + 1).map(|next| before(open, next)), running: None })
+        }
+        ForkRange::BeforeTurn(turn) => {
+            let i = find(turn).map_err(|e| match e {
+                ThreadStoreError::InvalidRequest { message } => {
+                    invalid(message.replacen("lastTurnId", "beforeTurnId", 1))
+                }
+                other => other,
+            })?;
+            Ok(Cut { at: Some(before(open, &index.turns[i])), running: None })
+        }
+    }
+}
+
+/// Where the records of a turn begin. Where turns are not marked, what the model was given stands before the event that
+/// begins the turn: settings, context, and the person's message itself.
+fn before(open: &OpenThread, turn: &TurnEntry) -> (usize, u64) {
+    let here = (turn.span, turn.offset);
+    let Some(span) = open.history.spans.get(turn.span) else { return here };
+    let Ok(mut lines) = LineReader::open(&span.path, span.form, span.follow, BUFFER) else { return here };
+    let mut run = None;
+    while let Some(line) = lines.next_line().filter(|l| l.offset < turn.offset) {
+        let belongs = sniff::sniff(line.bytes).is_some_and(|s| match s.kind {
+            Kind::TurnContext => true,
+            Kind::ResponseItem if s.payload_type == b"message" => {
+                let head = &line.bytes[..line.bytes.len().min(600)];
+                let role = |role: &[u8]| memchr::memmem::find(head, role).is_some();
+                role(b"\"role\":\"user\"") || role(b"\"role\":\"developer\"")
+            }
+            _ => false,
+        });
+        run = if belongs { run.or(Some(line.offset)) } else { None };
+    }
+    (turn.span, run.unwrap_or(turn.offset))
+}
+
+/// The prefix that a fork refers to.
+fn base(open: &OpenThread, cut: &Cut) -> StoreResult<HistoryBase> {
+    let spans = &open.history.spans;
+    let (i, at) = cut.at.map_or((spans.len().saturating_sub(1), None), |(i, offset)| (i, Some(offset)));
+    let Some(span) = spans.get(i) else { return Err(internal("the source thread has no rollout")) };
+    let Some(thread_id) = span.thread_id else { return Err(internal("the source thread has no id")) };
+    let unreadable = |e: std::io::Error| internal(format!("cannot read {}: {e}", span.path.display()));
+    let mut lines = LineReader::open(&span.path, span.form, span.follow, BUFFER).map_err(unreadable)?;
+    let (mut end_ordinal, mut end_byte) = (0, 0);
+    while let Some(line) = lines.next_line() {
+        if span.is_past(&line) || at.is_some_and(|offset| line.offset >= offset) {
+            break;
+        }
+        let ordinal = sniff::sniff(line.bytes).map_or_else(
+            || (!line.long).then(|| Envelope::parse(line.bytes).and_then(|e| e.ordinal)).flatten(),
+            |s| s.ordinal,
+        );
+        if let Some(ordinal) = ordinal.filter(|_| line.terminated) {
+            end_ordinal = end_ordinal.max(ordinal + 1);
+        }
+        if line.terminated {
+            let (offset, long) = (line.offset, line.long);
+            let length = line.bytes.len() as u64;
+            let length = if long { lines.stream_long(|_| {}).0 } else { length };
+            end_byte = offset + length + 1;
+        }
+    }
+    if end_ordinal == 0 {
+        return Err(internal(format!("{} has no record with an ordinal", span.path.display())));
+    }
+    Ok(HistoryBase { thread_id, end_ordinal_exclusive: end_ordinal, end_byte_offset: end_byte })
+}
+
+/// What of its parent's history a spawned agent begins with (`thread-store.md` 7.3).
+fn context_of(history: &StoredHistory, mode: HistoryMode, last_turns: Option<u64>) -> Vec<NewItem> {
+    // Each part begins with what triggers a turn; the first is what stands before the first turn.
+    let mut parts: Vec<Vec<NewItem>> = vec![vec![]];
+    for record in &history.records {
+        let Some(envelope) = record.envelope() else { continue };
+        let Ok(payload) = serde_json::from_str::<Value>(envelope.payload) else { continue };
+        let kind = payload.get("type").and_then(Value::as_str).unwrap_or("");
+        if envelope.kind == Kind::EventMsg && kind == "thread_rolled_back" {
+            let turns = payload.get("num_turns").and_then(Value::as_u64).unwrap_or(0);
+            let left = (parts.len() - 1).saturating_sub(usize::try_from(turns).unwrap_or(usize::MAX));
+            parts.truncate(left + 1);
+            continue;
+        }
+        if begins_turn(envelope.kind, &payload) {
+            parts.push(vec![]);
+        }
+        if is_context(envelope.kind, kind, &payload, mode, last_turns)
+            && let Ok(item) = NewItem::from_json(envelope.type_name.as_ref(), envelope.payload)
+            && item.is_kept(mode)
+            && let Some(part) = parts.last_mut()
+        {
+            part.push(item);
+        }
+    }
+    match last_turns {
+        None => parts.into_iter().flatten().collect(),
+        Some(n) => {
+            let n = usize::try_from(n).unwrap_or(usize::MAX).min(parts.len() - 1);
+            parts.split_off(parts.len() - n).into_iter().flatten().collect()
+        }
+    }
+}
+
+/// Whether a record triggers a turn: a person's own message, or one of another agent that asks for it.
+fn begins_turn(kind: Kind, payload: &Value) -> bool {
+    match kind {
+        Kind::ResponseItem => match Item::from_value(kind, "response_item", payload).body {
+            ItemBody::UserMessage { text, .. } => !preview::is_injected(&text),
+            _ => false,
+        },
+        Kind::InterAgent | Kind::InterAgentMetadata => {
+            payload.get("trigger_turn").and_then(Value::as_bool).unwrap_or(false)
+        }
+        _ => false,
+    }
+}
+
+fn is_context(kind: Kind, payload_type: &str, payload: &Value, mode: HistoryMode, last_turns: Option<u64>) -> bool {
+    match kind {
+        Kind::ResponseItem if payload_type == "message" => match payload.get("role").and_then(Value::as_str) {
+            Some("system" | "developer" | "user") => true,
+            Some("assistant") => payload.get("phase").and_then(Value::as_str) == Some("final_answer"),
+            _ => false,
+        },
+        Kind::Compacted | Kind::SessionMeta => true,
+        Kind::TurnContext | Kind::WorldState => last_turns.is_none(),
+        Kind::EventMsg => {
+            mode != HistoryMode::Paginated
+                || !matches!(
+                    payload_type,
+                    "item_completed" | "token_count" | "thread_goal_updated" | "thread_settings_applied"
+                )
+        }
+        _ => false,
+    }
+}

@@ -1,0 +1,285 @@
+//! Live writers: opening, appending, making durable, closing.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use threadkeep_record::{HistoryMode, NewHeader, NewItem, SessionMeta, ThreadId, UtcMillis};
+use threadkeep_rollout::appender::AppendError;
+use threadkeep_rollout::facts::Depth;
+use threadkeep_rollout::name::Form;
+use threadkeep_rollout::unpack::unpack;
+use threadkeep_rollout::writer::{NewRollout, RolloutWriter, WriteError};
+use threadkeep_rollout::writer_lock::{LockError, WriterLock};
+use threadkeep_store::{Appended, Archived, CreateThread, ResumeThread, Resumed, StoreResult, ThreadStoreError};
+
+use super::{Inner, internal, invalid};
+
+/// A live writer of a thread.
+#[derive(Debug)]
+pub struct Live {
+    pub path: PathBuf,
+    /// What the thread was created with, for reading it before its file is there.
+    pub created: Option<(CreateThread, UtcMillis)>,
+    state: Mutex<Writing>,
+}
+
+#[derive(Debug)]
+pub struct Writing {
+    pub writer: RolloutWriter,
+    /// Held from the first write on; a thread that is not made yet is known to nobody else.
+    lock: Option<WriterLock>,
+    closed: bool,
+}
+
+impl Live {
+    pub fn lock(&self) -> MutexGuard<'_, Writing> {
+        // Every step of a writer leaves it usable.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What a lock file says of its holder.
+fn lock_note(now: UtcMillis) -> String {
+    format!("threadkeep {} pid {} since {now}\n", env!("CARGO_PKG_VERSION"), std::process::id())
+}
+
+/// A failed write as the contract tells it.
+pub fn write_error(e: WriteError) -> ThreadStoreError {
+    match e {
+        WriteError::Append(e @ AppendError::Conflict { .. }) => ThreadStoreError::Conflict { message: e.to_string() },
+        other => internal(other),
+    }
+}
+
+fn lock_error(e: LockError) -> ThreadStoreError {
+    match e {
+        LockError::Held { id, holder } => {
+            let who = holder.map(|h| format!(" ({h})")).unwrap_or_default();
+            ThreadStoreError::Conflict { message: format!("thread {id} already has an active writer{who}") }
+        }
+        LockError::Io { .. } => internal(e),
+    }
+}
+
+impl Inner {
+    fn reserve(&self, id: ThreadId) -> StoreResult<super::registry::Reservation<'_, Live>> {
+        self.live.reserve(id).ok_or_else(|| invalid(format!("thread {id} already has a live local writer")))
+    }
+
+    pub fn live(&self, id: ThreadId) -> StoreResult<Arc<Live>> {
+        self.live.get(id).ok_or(ThreadStoreError::ThreadNotFound { thread_id: id })
+    }
+
+    fn take_lock(&self, id: ThreadId) -> StoreResult<WriterLock> {
+        WriterLock::acquire(self.home.path(), id, &lock_note(self.clock.now())).map_err(lock_error)
+    }
+
+    /// Where a new rollout goes: by the writer's local time.
+    pub fn new_path(&self, id: ThreadId, at: UtcMillis) -> PathBuf {
+        let stamp = self.clock.local_stamp(at);
+        let mut path = self.home.path().join("sessions");
+        path.extend([stamp.get(..4), stamp.get(5..7), stamp.get(8..10)].into_iter().flatten());
+        path.join(format!("rollout-{stamp}-{id}.jsonl"))
+    }
+
+    pub fn create(&self, params: CreateThread) -> StoreResult<()> {
+        self.create_at(params, None)
+    }
+
+    /// Creates a thread; `base` is where a fork's history continues another rollout.
+    pub fn create_at(&self, params: CreateThread, base: Option<threadkeep_record::HistoryBase>) -> StoreResult<()> {
+        let Some(cwd) = &params.metadata.cwd else { return Err(invalid("local thread store requires a cwd")) };
+        if params.history_mode == HistoryMode::Unknown {
+            return Err(invalid("history_mode must be legacy or paginated"));
+        }
+        let reservation = self.reserve(params.thread_id)?;
+        let at = params.created_at.unwrap_or_else(|| self.clock.now());
+        let path = self.new_path(params.thread_id, at);
+        let header = NewHeader {
+            session_id: params.session_id,
+            thread_id: params.thread_id,
+            forked_from_id: params.forked_from_id,
+            parent_thread_id: params.parent_thread_id,
+            created_at: at,
+            cwd: cwd.to_string_lossy().into_owned(),
+            originator: params.originator.clone(),
+            cli_version: env!("CARGO_PKG_VERSION").into(),
+            source: params.source.clone(),
+            thread_source: params.thread_source.clone(),
+            model_provider: params.metadata.model_provider.clone(),
+            base_instructions: params.base_instructions.clone(),
+            dynamic_tools: params.dynamic_tools.clone(),
+            capability_roots: params.selected_capability_roots.clone(),
+            memory_mode: params.metadata.memory_mode.clone(),
+            history_mode: params.history_mode,
+            history_base: base.clone(),
+            subagent_history_start_ordinal: params.subagent_history_start_ordinal,
+            multi_agent_version: params.multi_agent_version.clone(),
+            initial_window_id: params.initial_window_id.clone(),
+            git: params.git.clone(),
+            extra: params.extra.clone(),
+        };
+        let new = NewRollout {
+            path: path.clone(),
+            root: self.home.path().to_owned(),
+            mode: params.history_mode,
+            header: header.item(),
+            first_ordinal: base.map_or(0, |b| b.end_ordinal_exclusive),
+        };
+        let writer = RolloutWriter::create(Arc::clone(&self.disk), new, self.durability);
+        let state = Mutex::new(Writing { writer, lock: None, closed: false });
+        reservation.fill(Live { path, created: Some((params, at)), state });
+        Ok(())
+    }
+
+    pub fn resume(&self, params: &ResumeThread) -> StoreResult<Resumed> {
+        let id = params.thread_id;
+        if params.metadata.cwd.is_none() {
+            return Err(invalid("local thread store requires a cwd"));
+        }
+        let reservation = self.reserve(id)?;
+        // The lock comes before the look at the files: what is found then stays so.
+        let lock = self.take_lock(id)?;
+        let (path, form) = match &params.rollout_path {
+            Some(path) => self.given_path(path)?,
+            None => self.rollout_of(id, params.archived)?,
+        };
+        let path = match form {
+            Form::Zstd => unpack(&*self.disk, &path).map_err(internal)?,
+            Form::Plain => path,
+            Form::Json => {
+                return Err(invalid(format!(
+                    "{} is a file of the TypeScript command, which is only read",
+                    path.display()
+                )));
+            }
+        };
+        self.check_owner(&path, id)?;
+        let writer = RolloutWriter::resume(Arc::clone(&self.disk), &path, self.home.path(), self.durability)
+            .map_err(write_error)?;
+        let resumed = Resumed { history_mode: Some(writer.mode()), torn_tail: writer.found_torn() };
+        let state = Mutex::new(Writing { writer, lock: Some(lock), closed: false });
+        reservation.fill(Live { path, created: None, state });
+        Ok(resumed)
+    }
+
+    /// A path that the caller gave, with the form of what is there.
+    fn given_path(&self, path: &Path) -> StoreResult<(PathBuf, Form)> {
+        let full = self.home.absolute(path);
+        let failed = |why: &str| invalid(format!("failed to resolve rollout path `{}`: {why}", path.display()));
+        if full.is_file() {
+            let form = if full.extension().is_some_and(|e| e == "zst") { Form::Zstd } else { Form::Plain };
+            return Ok((full, form));
+        }
+        let mut packed = full.clone().into_os_string();
+        packed.push(".zst");
+        match (full.is_dir(), Path::new(&packed).is_file()) {
+            (true, _) => Err(failed("path is a directory")),
+            (false, true) => Ok((packed.into(), Form::Zstd)),
+            (false, false) if full.exists() => Err(failed("not a file")),
+            (false, false) => Err(failed("file does not exist")),
+        }
+    }
+
+    /// The rollout that a writer of the thread appends to.
+    fn rollout_of(&self, id: ThreadId, archived: Archived) -> StoreResult<(PathBuf, Form)> {
+        let (catalog, row) = self.find(id, archived, Depth::HeadAndTail)?;
+        let head = row.assembly.as_ref().map_or(0, |a| a.head);
+        let Some(member) = row.members.get(head) else {
+            return Err(invalid(format!("no rollout found for thread id {id}")));
+        };
+        let plain_is_shorter = row.assembly.iter().flat_map(|a| &a.notes).any(|(i, reason)| {
+            let twin = row.members.get(*i).is_some_and(|m| m.entry.name.form == Form::Plain);
+            twin && reason.to_string().contains("compressed form")
+        });
+        if member.entry.name.form == Form::Zstd && plain_is_shorter {
+            return Err(ThreadStoreError::Conflict {
+                message: format!(
+                    "thread {id} has a plain rollout that is shorter than its compressed one, {}; nothing was changed",
+                    member.entry.path().display()
+                ),
+            });
+        }
+        Ok((member.entry.path_in(catalog.home.path()), member.entry.name.form))
+    }
+
+    /// A rollout belongs to the thread that its first header names.
+    fn check_owner(&self, path: &Path, id: ThreadId) -> StoreResult<()> {
+        let facts = threadkeep_rollout::facts::read(
+            path,
+            Form::Plain,
+            1,
+            threadkeep_rollout::source::Follow::Links,
+            Depth::Head,
+        );
+        match facts.header.as_ref().and_then(|h: &SessionMeta| h.id) {
+            Some(found) if found != id => {
+                Err(internal(format!("rollout at {} belongs to thread {found}, not {id}", path.display())))
+            }
+            // Without a header the writer tells what is wrong with the file.
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    pub fn append(&self, id: ThreadId, items: &[NewItem]) -> StoreResult<Appended> {
+        let live = self.live(id)?;
+        self.with_writer(id, &live, |writer, now| writer.append(items, now).map(|times| Appended { times }))
+    }
+
+    /// Runs a step of a writer, with the thread's lock held.
+    pub fn with_writer<R>(
+        &self,
+        id: ThreadId,
+        live: &Live,
+        step: impl FnOnce(&mut RolloutWriter, UtcMillis) -> Result<R, WriteError>,
+    ) -> StoreResult<R> {
+        let mut state = live.lock();
+        if state.closed {
+            return Err(ThreadStoreError::ThreadNotFound { thread_id: id });
+        }
+        if state.lock.is_none() {
+            state.lock = Some(self.take_lock(id)?);
+        }
+        step(&mut state.writer, self.clock.now()).map_err(write_error)
+    }
+
+    pub fn persist(&self, id: ThreadId) -> StoreResult<()> {
+        let live = self.live(id)?;
+        self.with_writer(id, &live, RolloutWriter::persist)
+    }
+
+    pub fn flush(&self, id: ThreadId) -> StoreResult<()> {
+        let live = self.live(id)?;
+        let idle = {
+            let state = live.lock();
+            !state.writer.is_made() && state.writer.queued() == 0
+        };
+        if idle { Ok(()) } else { self.with_writer(id, &live, RolloutWriter::flush) }
+    }
+
+    pub fn shutdown(&self, id: ThreadId) -> StoreResult<()> {
+        let live = self.live(id)?;
+        self.flush(id)?;
+        self.close(id, &live);
+        Ok(())
+    }
+
+    pub fn discard(&self, id: ThreadId) -> StoreResult<()> {
+        let live = self.live(id)?;
+        self.close(id, &live);
+        Ok(())
+    }
+
+    /// Closes a writer. Its lock goes first, so that whoever finds the thread free can open it.
+    fn close(&self, id: ThreadId, live: &Arc<Live>) {
+        let mut state = live.lock();
+        state.closed = true;
+        state.lock = None;
+        drop(state);
+        self.live.remove(id, live);
+    }
+
+    pub fn live_path(&self, id: ThreadId) -> StoreResult<PathBuf> {
+        Ok(self.live(id)?.path.clone())
+    }
+}
