@@ -13,6 +13,7 @@ use threadkeep_rollout::facts::Depth;
 use threadkeep_rollout::par;
 use threadkeep_rollout::tail;
 use threadkeep_store::cursor::SearchCursor;
+use threadkeep_store::snippet::snippet;
 use threadkeep_store::{Include, InvalidCursor, ListQuery, SearchHit, SearchQuery};
 
 use crate::catalog::Catalog;
@@ -20,7 +21,7 @@ use crate::filter::Filter;
 use crate::list::{Candidate, LocalStore, SMALL_HOME, add_names, candidates, load};
 use crate::row::{self, shown};
 use found::{Found, drop_inherited, drop_second_accounts, is_plain_copy, place};
-use needle::{Needle, snippet};
+use needle::Needle;
 use scan::{RawHit, Scan};
 
 /// How a search is made.

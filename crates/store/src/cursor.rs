@@ -227,12 +227,12 @@ impl SearchCursor {
     }
 }
 
-fn encode(cursor: &impl Serialize) -> String {
+pub(crate) fn encode(cursor: &impl Serialize) -> String {
     // Plain values of our own: they always have a JSON form.
     URL_SAFE_NO_PAD.encode(serde_json::to_vec(cursor).unwrap_or_default())
 }
 
-fn decode<T: DeserializeOwned>(text: &str, right_kind: impl Fn(&T) -> bool) -> Result<T, InvalidCursor> {
+pub(crate) fn decode<T: DeserializeOwned>(text: &str, right_kind: impl Fn(&T) -> bool) -> Result<T, InvalidCursor> {
     let shown = || InvalidCursor(text.chars().take(60).collect());
     let bytes = URL_SAFE_NO_PAD.decode(text.trim()).map_err(|_| shown())?;
     let cursor: T = serde_json::from_slice(&bytes).map_err(|_| shown())?;

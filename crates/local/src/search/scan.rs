@@ -11,8 +11,9 @@ use threadkeep_rollout::block::{Block, BlockReader};
 use threadkeep_rollout::name::Form;
 use threadkeep_rollout::records::{BUFFER, LineReader};
 use threadkeep_rollout::source::{Follow, open_stream};
+use threadkeep_store::snippet::snippet;
 
-use super::needle::{Needle, snippet};
+use super::needle::Needle;
 
 /// A hit before it is placed in its thread.
 #[derive(Debug, Clone)]
