@@ -29,6 +29,14 @@ enum Change {
 }
 
 impl Change {
+    /// Bytes that it writes.
+    fn length(&self) -> usize {
+        match self {
+            Self::Write { bytes, .. } => bytes.len(),
+            Self::Size(_) => 0,
+        }
+    }
+
     /// Applies the change to some contents; of a write only the first `part` bytes.
     fn apply(&self, to: &mut Vec<u8>, part: usize) {
         match self {
@@ -56,6 +64,8 @@ struct State {
     pending: Vec<Vec<NameChange>>,
     calls: usize,
     fail_at: Vec<(usize, Failure)>,
+    /// From this call on the power is gone.
+    off_at: Option<usize>,
 }
 
 /// How a call fails.
@@ -87,10 +97,16 @@ pub enum Crash {
     ContentsOnlyDurable,
     /// Everything but the last write of each file, which is torn in the middle.
     LastWriteTorn,
+    /// Chosen by a seed: of each file's writes and of the names' steps the first so many, the next write torn at any
+    /// byte. As on a file system that keeps their order.
+    InOrder(u64),
+    /// Chosen by a seed: each write and each step of a name by itself is kept, torn at any byte, or gone; what is gone may
+    /// leave the file as long as it was, with NULs in its place. As on a file system that keeps no order.
+    AnyOrder(u64),
 }
 
 impl Crash {
-    /// All of them.
+    /// All that need no seed.
     pub const ALL: [Self; 5] =
         [Self::Durable, Self::Everything, Self::NamesOnlyDurable, Self::ContentsOnlyDurable, Self::LastWriteTorn];
 }
@@ -113,6 +129,33 @@ impl SimDisk {
         state.fail_at.push((at, failure));
     }
 
+    /// Ends the power at the `n`-th call from now: it and all later ones fail and change nothing.
+    pub fn power_off_at(&self, n: usize) {
+        let mut state = self.state();
+        state.off_at = Some(state.calls + n);
+    }
+
+    /// Whether the power is gone.
+    #[must_use]
+    pub fn is_off(&self) -> bool {
+        let state = self.state();
+        state.off_at.is_some_and(|off| state.calls > off)
+    }
+
+    /// Puts a whole, durable file there, as a step of someone else's that succeeded; `None` takes the name away.
+    pub fn put(&self, path: &Path, bytes: Option<&[u8]>) {
+        let mut state = self.state();
+        let inode = bytes.map(|bytes| {
+            state.files.push(Contents { visible: bytes.to_vec(), durable: bytes.to_vec(), pending: vec![] });
+            state.files.len() - 1
+        });
+        let change = (path.to_owned(), inode);
+        state.pending.iter_mut().for_each(|step| step.retain(|(p, _)| p != path));
+        let State { visible, durable, .. } = &mut *state;
+        set_name(visible, &change);
+        set_name(durable, &change);
+    }
+
     /// The visible contents of a file.
     #[must_use]
     pub fn contents(&self, path: &Path) -> Option<Vec<u8>> {
@@ -130,29 +173,96 @@ impl SimDisk {
     #[must_use]
     pub fn crashed(&self, crash: Crash) -> Self {
         let state = self.state();
-        let names = match crash {
-            Crash::Durable | Crash::NamesOnlyDurable => &state.durable,
-            Crash::Everything | Crash::ContentsOnlyDurable | Crash::LastWriteTorn => &state.visible,
-        };
-        let files = state.files.iter().map(|f| {
-            let kept = match crash {
-                Crash::Durable | Crash::ContentsOnlyDurable => f.durable.clone(),
-                Crash::Everything | Crash::NamesOnlyDurable => f.visible.clone(),
-                Crash::LastWriteTorn => {
-                    let mut kept = f.durable.clone();
-                    for (i, change) in f.pending.iter().enumerate() {
-                        let length = if let Change::Write { bytes, .. } = change { bytes.len() } else { 0 };
-                        let last = i + 1 == f.pending.len();
-                        change.apply(&mut kept, if last { length / 2 } else { length });
-                    }
-                    kept
-                }
-            };
-            Contents { visible: kept.clone(), durable: kept, pending: vec![] }
+        let mut dice = Dice(match crash {
+            Crash::InOrder(seed) | Crash::AnyOrder(seed) => seed,
+            _ => 0,
         });
-        let new = State { files: files.collect(), visible: names.clone(), durable: names.clone(), ..State::default() };
+        let names = match crash {
+            Crash::Durable | Crash::NamesOnlyDurable => state.durable.clone(),
+            Crash::Everything | Crash::ContentsOnlyDurable | Crash::LastWriteTorn => state.visible.clone(),
+            Crash::InOrder(_) | Crash::AnyOrder(_) => {
+                let mut names = state.durable.clone();
+                let first = dice.below(state.pending.len() + 1);
+                for (i, step) in state.pending.iter().enumerate() {
+                    let kept = if matches!(crash, Crash::InOrder(_)) { i < first } else { dice.below(2) == 0 };
+                    step.iter().filter(|_| kept).for_each(|change| set_name(&mut names, change));
+                }
+                names
+            }
+        };
+        let files: Vec<Contents> = state
+            .files
+            .iter()
+            .map(|f| {
+                let kept = f.crashed(crash, &mut dice);
+                Contents { visible: kept.clone(), durable: kept, pending: vec![] }
+            })
+            .collect();
+        let new = State { files, visible: names.clone(), durable: names, ..State::default() };
         Self(Arc::new(Mutex::new(new)))
     }
+}
+
+impl Contents {
+    /// What of the contents a crash leaves.
+    fn crashed(&self, crash: Crash, dice: &mut Dice) -> Vec<u8> {
+        let mut kept = self.durable.clone();
+        let last = self.pending.len().checked_sub(1);
+        match crash {
+            Crash::Durable | Crash::ContentsOnlyDurable => {}
+            Crash::Everything | Crash::NamesOnlyDurable => kept.clone_from(&self.visible),
+            Crash::LastWriteTorn => {
+                for (i, change) in self.pending.iter().enumerate() {
+                    let length = change.length();
+                    change.apply(&mut kept, if Some(i) == last { length / 2 } else { length });
+                }
+            }
+            Crash::InOrder(_) => {
+                let first = dice.below(self.pending.len() + 1);
+                for change in &self.pending[..first] {
+                    change.apply(&mut kept, change.length());
+                }
+                if let Some(change @ Change::Write { .. }) = self.pending.get(first) {
+                    change.apply(&mut kept, dice.below(change.length() + 1));
+                }
+            }
+            Crash::AnyOrder(_) => {
+                for change in &self.pending {
+                    let length = change.length();
+                    match (dice.below(5), change) {
+                        (0 | 1, _) => change.apply(&mut kept, length),
+                        (2, Change::Write { .. }) => change.apply(&mut kept, dice.below(length + 1)),
+                        (3, Change::Write { offset, .. }) => {
+                            let size = (offset + length).max(kept.len());
+                            kept.resize(size, 0);
+                        }
+                        _ => {}
+                    }
+                }
+            }
+        }
+        kept
+    }
+}
+
+/// Choices that follow from a seed (`SplitMix64`).
+struct Dice(u64);
+
+impl Dice {
+    /// A number in `0..n`.
+    fn below(&mut self, n: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((z ^ (z >> 31)) % n.max(1) as u64) as usize
+    }
+}
+
+fn set_name(names: &mut BTreeMap<PathBuf, Inode>, (path, inode): &NameChange) {
+    match inode {
+        Some(inode) => names.insert(path.clone(), *inode),
+        None => names.remove(path),
+    };
 }
 
 impl State {
@@ -160,6 +270,9 @@ impl State {
     fn call(&mut self) -> Option<Failure> {
         let now = self.calls;
         self.calls += 1;
+        if self.off_at.is_some_and(|off| now >= off) {
+            return Some(Failure::Clean);
+        }
         self.fail_at.iter().find(|(at, _)| *at == now).map(|(_, failure)| *failure)
     }
 
@@ -168,12 +281,7 @@ impl State {
     }
 
     fn change_names(&mut self, step: Vec<NameChange>) {
-        for (path, inode) in &step {
-            match inode {
-                Some(inode) => self.visible.insert(path.clone(), *inode),
-                None => self.visible.remove(path),
-            };
-        }
+        step.iter().for_each(|change| set_name(&mut self.visible, change));
         self.pending.push(step);
     }
 }
@@ -249,12 +357,7 @@ impl Disk for SimDisk {
         let (done, rest): (Vec<_>, Vec<_>) =
             std::mem::take(&mut state.pending).into_iter().partition(|step| step.iter().any(|(p, _)| here(p)));
         state.pending = rest;
-        for (path, inode) in done.into_iter().flatten() {
-            match inode {
-                Some(inode) => state.durable.insert(path, inode),
-                None => state.durable.remove(&path),
-            };
-        }
+        done.iter().flatten().for_each(|change| set_name(&mut state.durable, change));
         Ok(())
     }
 }
@@ -329,8 +432,7 @@ impl DiskFile for SimFile {
             None => {
                 // Only what is marked as pending is written out: see `Dropped`.
                 for change in std::mem::take(&mut file.pending) {
-                    let length = if let Change::Write { bytes, .. } = &change { bytes.len() } else { 0 };
-                    change.apply(&mut file.durable, length);
+                    change.apply(&mut file.durable, change.length());
                 }
                 Ok(())
             }

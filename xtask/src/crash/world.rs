@@ -35,7 +35,7 @@ pub struct Thread {
     pub id: ThreadId,
     pub path: PathBuf,
     pub first_ordinal: u64,
-    writer: Option<RolloutWriter>,
+    pub writer: Option<RolloutWriter>,
     /// Everything that may be in its file, behind the header.
     pub given: Vec<Given>,
     /// How many of them were acknowledged: with the kernel.
