@@ -148,14 +148,25 @@ fn glued(text: &[u8]) -> Option<LineState<'_>> {
             at = end + text[end..].iter().take_while(|b| b.is_ascii_whitespace()).count();
             continue;
         }
-        // A record begins with its time, or with the keys of older releases; inside a string the quotes are escaped.
-        let begins = [&b"{\"timestamp\""[..], b"{\"type\"", b"{\"record_type\""];
-        at = begins.iter().filter_map(|b| memchr::memmem::find(&text[at + 1..], b)).min()? + at + 1;
+        at = next_record(text, at + 1)?;
         if found.len() > 1000 {
             return None;
         }
     }
     (!found.is_empty()).then_some(LineState::Recovered(found, DamageReason::Glued))
+}
+
+/// Where a record may begin, from `from` on. It begins with its time, or with the keys of older releases; inside a
+/// string the quotes are escaped.
+fn next_record(text: &[u8], from: usize) -> Option<usize> {
+    const BEGINS: [&[u8]; 3] = [b"{\"timestamp\"", b"{\"type\"", b"{\"record_type\""];
+    // A payload is not a record of its own, whole though it is where the record around it was cut off behind it.
+    let is_part = |at: usize| {
+        let before = text[..at].trim_ascii_end().last();
+        !text[at..].starts_with(BEGINS[0]) && matches!(before, Some(b':' | b',' | b'['))
+    };
+    let first = |begin: &&[u8]| memchr::memmem::find_iter(&text[from..], *begin).map(|i| from + i).find(|i| !is_part(*i));
+    BEGINS.iter().filter_map(first).min()
 }
 
 fn lossy(text: &[u8], at: usize) -> LineState<'_> {
@@ -233,5 +244,20 @@ mod tests {
         let LineState::Recovered(found, DamageReason::Glued) = check_line(torn) else { panic!() };
         assert_eq!(&*found[0], br#"{"timestamp":"b","type":"c"}"#);
         assert!(matches!(check_line(br#"{"a":1}}"#), LineState::Damaged(_)));
+    }
+
+    #[test]
+    fn the_payload_of_a_cut_off_record_is_no_record() {
+        let whole = br#"{"timestamp":"a","type":"b","payload":{"type":"c","list":[{"type":"d"},{"type":"e"}]}}"#;
+        let next = br#"{"timestamp":"z","type":"y","payload":{}}"#;
+        for length in 1..whole.len() {
+            let cut = &whole[..length];
+            assert!(matches!(check_line(cut), LineState::Damaged(_)), "{}", String::from_utf8_lossy(cut));
+            let glued = [cut, next].concat();
+            let LineState::Recovered(found, DamageReason::Glued) = check_line(&glued) else {
+                panic!("{}", String::from_utf8_lossy(&glued))
+            };
+            assert_eq!(found, [Cow::Borrowed(&next[..])], "{}", String::from_utf8_lossy(&glued));
+        }
     }
 }
