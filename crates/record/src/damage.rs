@@ -165,7 +165,8 @@ fn next_record(text: &[u8], from: usize) -> Option<usize> {
         let before = text[..at].trim_ascii_end().last();
         !text[at..].starts_with(BEGINS[0]) && matches!(before, Some(b':' | b',' | b'['))
     };
-    let first = |begin: &&[u8]| memchr::memmem::find_iter(&text[from..], *begin).map(|i| from + i).find(|i| !is_part(*i));
+    let first =
+        |begin: &&[u8]| memchr::memmem::find_iter(&text[from..], *begin).map(|i| from + i).find(|i| !is_part(*i));
     BEGINS.iter().filter_map(first).min()
 }
 

@@ -8,7 +8,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::seam::{Disk, DiskFile, OpenMode};
+use crate::seam::{Disk, DiskFile, FileState, OpenMode};
 
 /// When data is made durable against power loss. Against the death of the process it always is, once `append` returns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -167,8 +167,10 @@ impl Appender {
         Ok(begin + close as u64)
     }
 
-    /// Makes everything appended so far durable, unless the policy is [`Durability::None`].
+    /// Makes everything appended so far durable, unless the policy is [`Durability::None`]. A file that was removed
+    /// keeps nothing, however well it is synced: that is an error under every policy.
     pub fn flush(&mut self) -> Result<(), AppendError> {
+        self.state()?;
         if self.durability == Durability::None {
             return self.usable();
         }
@@ -184,14 +186,17 @@ impl Appender {
 
     fn check(&self) -> Result<(), AppendError> {
         self.usable()?;
-        let state = self.file.state().map_err(|source| AppendError::Open { path: self.path.clone(), source })?;
-        if !state.linked {
-            return Err(AppendError::Unlinked { path: self.path.clone() });
-        }
-        if state.size == self.end {
+        let found = self.state()?.size;
+        if found == self.end {
             return Ok(());
         }
-        Err(AppendError::Conflict { path: self.path.clone(), expected: self.end, found: state.size })
+        Err(AppendError::Conflict { path: self.path.clone(), expected: self.end, found })
+    }
+
+    /// The file in passing, which must still have a name.
+    fn state(&self) -> Result<FileState, AppendError> {
+        let state = self.file.state().map_err(|source| AppendError::Open { path: self.path.clone(), source })?;
+        if state.linked { Ok(state) } else { Err(AppendError::Unlinked { path: self.path.clone() }) }
     }
 
     fn write_all(&mut self, mut bytes: &[u8], mut offset: u64) -> io::Result<()> {
