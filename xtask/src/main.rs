@@ -8,6 +8,7 @@ mod codex;
 mod crash;
 mod fuzz;
 mod gen_home;
+mod kill;
 mod manifest;
 mod oracle;
 mod peers;
@@ -34,6 +35,11 @@ enum Command {
     Crash(crash::Options),
     /// Damage rollouts at random and read what is left
     Fuzz(fuzz::Options),
+    /// Kill real writers with -9 and look for what they acknowledged
+    Kill(kill::Options),
+    /// A writer that is killed
+    #[command(hide = true)]
+    KillChild(kill::child::Options),
     /// Compare what threadkeep and the released Codex list of the fixture homes
     Oracle(oracle::Options),
     /// Time threadkeep's commands beside `find`, `rg` and the released Codex, and check their answers
@@ -56,6 +62,8 @@ fn run(command: Command) -> Result<()> {
         Command::GenHome(options) => println!("{}", gen_home::run(&options)?),
         Command::Crash(options) => crash::run(&options)?,
         Command::Fuzz(options) => fuzz::run(&options)?,
+        Command::Kill(options) => kill::run(&options)?,
+        Command::KillChild(options) => kill::child::run(&options)?,
         Command::Oracle(options) => oracle::run(&options)?,
         Command::Peers(options) => peers::run(&options)?,
     }
