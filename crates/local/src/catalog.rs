@@ -142,6 +142,13 @@ impl Catalog {
         self.groups.binary_search_by(|g| order(g.id).cmp(&order(Some(id)))).ok().map(|i| &self.groups[i])
     }
 
+    /// The group that holds a rollout: that of a thread, or the one with a segment of this id.
+    #[must_use]
+    pub fn group_of_rollout(&self, id: ThreadId) -> Option<&Group> {
+        let by_segment = || self.files.iter().find(|f| f.name.segment == Some(id)).and_then(|f| self.group(f.name.id?));
+        self.group(id).or_else(by_segment)
+    }
+
     /// Rows of Codex's database.
     #[must_use]
     pub fn db_rows(&self, ids: &[ThreadId]) -> HashMap<ThreadId, DbRow> {

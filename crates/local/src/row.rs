@@ -162,7 +162,7 @@ pub fn build(catalog: &Catalog, name_id: Option<ThreadId>, mut members: Vec<Memb
     let own = |role: Role| role != Role::Copy;
     let counted: Vec<&Member> = members.iter().zip(&assembly.roles).filter(|(_, r)| own(**r)).map(|(m, _)| m).collect();
     let records = counted.iter().map(|m| m.facts.whole.as_ref().map(|w| w.records)).sum::<Option<u64>>();
-    let forks_other = header.and_then(|h| h.history_base.as_ref()).is_some_and(|b| Some(b.thread_id) != id);
+    let forks_other = header.is_some_and(|_| continues_another(root, id));
     let mut preview = root.facts.preview.clone();
     let mut turns = counted
         .first()
@@ -358,10 +358,7 @@ pub fn add_names(catalog: &Catalog, row: &mut Row, db: Option<&DbRow>) {
         }
         // A fork by reference has no first message in its own file; what Codex shows for it depends on the release
         // that made it, and only its database keeps that.
-        let by_reference = row
-            .members
-            .iter()
-            .any(|m| m.facts.header.as_ref().and_then(|h| h.history_base.as_ref()).is_some_and(|b| b.thread_id != id));
+        let by_reference = row.members.iter().any(|m| continues_another(m, Some(id)));
         if by_reference && !d.preview.trim().is_empty() {
             row.thread.preview = Some(d.preview.clone());
         }
@@ -381,10 +378,17 @@ fn root_of<'m>(members: &'m [Member], assembly: &Assembly) -> &'m Member {
     oldest.unwrap_or(head)
 }
 
+/// Whether a rollout's history begins in another thread. A segment's base is an earlier rollout of its own thread,
+/// which it names by that rollout's id.
+fn continues_another(m: &Member, id: Option<ThreadId>) -> bool {
+    let base = m.facts.header.as_ref().and_then(|h| h.history_base.as_ref());
+    m.entry.name.segment.is_none() && base.is_some_and(|b| Some(b.thread_id) != id)
+}
+
 /// The history of a thread through its lineage.
 #[must_use]
 pub fn history(catalog: &Catalog, id: Option<ThreadId>, own: &[Member], head: usize) -> History {
-    lineage::history(&catalog.home, id, own, head, &mut |base| match catalog.group(base) {
+    lineage::history(&catalog.home, id, own, head, &mut |base| match catalog.group_of_rollout(base) {
         Some(group) => members(catalog, group, Depth::Head),
         None => vec![],
     })

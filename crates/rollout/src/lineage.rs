@@ -223,6 +223,8 @@ pub struct Span {
     pub follow: Follow,
     /// The thread it belongs to.
     pub thread_id: Option<ThreadId>,
+    /// What a `history_base` names it with: the segment's own id, for a thread's first rollout the thread's.
+    pub rollout_id: Option<ThreadId>,
     /// Where the prefix ends; `None` for the newest part.
     pub end: Option<SpanEnd>,
     /// Whether it belongs to another thread.
@@ -268,7 +270,8 @@ pub struct History {
 /// Chains are no longer than this; a longer one is a loop or not a history.
 const MAX_CHAIN: usize = 512;
 
-/// Follows the chain of bases from a thread's head. `find` gives the files of a thread.
+/// Follows the chain of bases from a thread's head. `find` gives the files of a thread by its id or that of one of its
+/// segments: a base names a rollout, which only for a thread's first one is the thread (as 0.171 writes it).
 pub fn history(
     home: &Home,
     id: Option<ThreadId>,
@@ -287,14 +290,23 @@ pub fn history(
             return out;
         };
         let seen: Vec<PathBuf> = out.spans.iter().map(|s| s.path.clone()).collect();
-        let own = Some(base.thread_id) == id;
-        let candidates: Vec<Member> = if own { members.to_vec() } else { find(base.thread_id) };
-        let candidates: Vec<Member> =
-            candidates.into_iter().filter(|m| !seen.contains(&m.entry.path_in(home.path()))).collect();
+        let is_named = |m: &Member| m.entry.name.segment == Some(base.thread_id);
+        let own = Some(base.thread_id) == id || members.iter().any(is_named);
+        let mut candidates: Vec<Member> = if own { members.to_vec() } else { find(base.thread_id) };
+        if candidates.iter().any(is_named) {
+            candidates.retain(is_named);
+        }
+        candidates.retain(|m| !seen.contains(&m.entry.path_in(home.path())));
         end = Some(SpanEnd { ordinal: base.end_ordinal_exclusive, offset: base.end_byte_offset });
         match choose_base(home, &candidates, base.end_ordinal_exclusive, base.end_byte_offset) {
             Some(next) => {
-                owner = Some(base.thread_id);
+                owner = if own {
+                    id
+                } else if is_named(&next) {
+                    next.facts.header.as_ref().and_then(|h| h.id).or(next.entry.name.id)
+                } else {
+                    Some(base.thread_id)
+                };
                 current = next;
             }
             None => {
@@ -320,6 +332,7 @@ fn span(home: &Home, m: &Member, owner: Option<ThreadId>, end: Option<SpanEnd>, 
         form: m.entry.name.form,
         follow,
         thread_id: owner,
+        rollout_id: m.entry.name.segment.or(owner),
         end,
         inherited,
     }

@@ -116,6 +116,40 @@ fn b64_a_chain_of_three() {
     assert_eq!(home.list(&["--all"]).thread(&t(1))["files"].as_array().map(Vec::len), Some(4));
 }
 
+/// Codex 0.171 names a segment by its own id where it is the base of a second revert or of a fork; only a thread's
+/// first rollout has the thread's id. Both were shown as damaged, without their turns.
+#[test]
+fn b64_a_base_names_a_segment_by_its_own_id() {
+    for packed in [false, true] {
+        let home = Home::new();
+        let first = three_turns();
+        home.put(&first);
+        let second = go_on(&first, 9, "2026-03-04T10:00:00Z", 5).turn("question-6-", "answer-6-");
+        let place = segment(4, 1);
+        if packed {
+            let bytes = zstd::encode_all(second.bytes().as_slice(), 3).expect("zstd");
+            home.put_bytes(&format!("{place}.zst"), &bytes, second.last());
+        } else {
+            home.put_at(&place, &second);
+        }
+        let bytes: usize = second.lines()[..5].iter().map(Vec::len).sum();
+        let base = json!({"thread_id": t(901), "end_ordinal_exclusive": 14, "end_byte_offset": bytes});
+        let third = Log::paginated(&t(1), "2026-03-06T10:00:00Z").ordinal(14).meta_with(json!({"history_base": base}));
+        let fork = Log::paginated(&t(2), "2026-03-05T10:00:00Z")
+            .ordinal(14)
+            .meta_with(json!({"history_base": base, "forked_from_id": t(1)}));
+        home.put(&fork.turn("question-8-", "answer-8-"));
+        turns_are(&home, &t(2), &[1, 2, 5, 8]);
+        home.put_at(&segment(6, 2), &third.turn("question-7-", "answer-7-"));
+        turns_are(&home, &t(1), &[1, 2, 5, 7]);
+        // What the third file took back is still what the fork refers to.
+        turns_are(&home, &t(2), &[1, 2, 5, 8]);
+        let out = home.list(&["--all", "--count"]);
+        assert_eq!((out.thread(&t(1))["turns"].as_u64(), out.thread(&t(2))["turns"].as_u64()), (Some(4), Some(4)));
+        assert_eq!((damage(out.thread(&t(1))), damage(out.thread(&t(2)))), (0, 0), "{packed}");
+    }
+}
+
 /// The older file is gone: the rest is shown, and what is missing is told.
 #[test]
 fn b64_a_segment_without_its_base() {

@@ -269,7 +269,8 @@ fn base(open: &OpenThread, cut: &Cut) -> StoreResult<HistoryBase> {
     let spans = &open.history.spans;
     let (i, at) = cut.at.map_or((spans.len().saturating_sub(1), None), |(i, offset)| (i, Some(offset)));
     let Some(span) = spans.get(i) else { return Err(internal("the source thread has no rollout")) };
-    let Some(thread_id) = span.thread_id else { return Err(internal("the source thread has no id")) };
+    // A base names a rollout: a later segment by its own id.
+    let Some(thread_id) = span.rollout_id else { return Err(internal("the source thread has no id")) };
     let unreadable = |e: std::io::Error| internal(format!("cannot read {}: {e}", span.path.display()));
     let mut lines = LineReader::open(&span.path, span.form, span.follow, BUFFER).map_err(unreadable)?;
     let (mut end_ordinal, mut end_byte) = (0, 0);
