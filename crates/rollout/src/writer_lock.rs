@@ -74,7 +74,8 @@ impl WriterLock {
         if !is_same(&file, &path) {
             return Err(failed(&path)(io::Error::other("the lock file was replaced while it was taken")));
         }
-        file.set_len(0).and_then(|()| file.write_all(note.as_bytes())).map_err(failed(&path))?;
+        // The note is a courtesy. A full disk has no room for it, and the lock is held without it.
+        let _ = file.set_len(0).and_then(|()| file.write_all(note.as_bytes()));
         Ok(Self { file: Some(file), path, folder })
     }
 
