@@ -47,6 +47,12 @@ impl Failure {
         self
     }
 
+    /// Says first what was done before it failed.
+    pub fn behind(mut self, done: &str) -> Self {
+        self.message = format!("{done}: {}", self.message);
+        self
+    }
+
     pub fn is_broken_pipe(&self) -> bool {
         self.broken_pipe
     }

@@ -75,7 +75,7 @@ fn main() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     let store = |name: &str, durability| {
         let options =
-            LocalOptions { durability, index: IndexPlace::Home, ..LocalOptions::new(folder.path().join(name)) };
+            LocalOptions { durability, index: Some(IndexPlace::Home), ..LocalOptions::new(folder.path().join(name)) };
         std::sync::Arc::new(LocalThreadStore::open(options))
     };
     let plain = store("plain", Durability::OnFlush);

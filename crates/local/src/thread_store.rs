@@ -23,9 +23,10 @@ use threadkeep_rollout::Home;
 use threadkeep_rollout::appender::Durability;
 use threadkeep_rollout::seam::{Disk, RealDisk};
 use threadkeep_store::{
-    Appended, Archived, Clock, CreateThread, EdgeStatus, ForkThread, ItemPage, ListThreads, ListTurns, OccurrencePage,
-    Relation, ResumeThread, Resumed, SearchOccurrences, SearchThreads, SpawnEdge, StoreResult, StoredHistory,
-    StoredThread, SystemClock, ThreadHitPage, ThreadPage, ThreadStore, ThreadStoreError, TurnPage, WithHistory,
+    Appended, Archived, Clock, CreateThread, EdgeStatus, ForkRange, ForkThread, ItemPage, ListThreads, ListTurns,
+    OccurrencePage, Relation, ResumeThread, Resumed, SearchOccurrences, SearchThreads, SpawnEdge, StoreResult,
+    StoredHistory, StoredThread, SystemClock, ThreadHitPage, ThreadPage, ThreadStore, ThreadStoreError, TurnPage,
+    WithHistory,
 };
 
 use crate::list::LocalStore;
@@ -41,8 +42,8 @@ pub struct LocalOptions {
     pub sqlite_home: Option<PathBuf>,
     /// When appended records are made durable.
     pub durability: Durability,
-    /// Where the index is kept.
-    pub index: IndexPlace,
+    /// Where the index is kept; `None` works without any database of our own.
+    pub index: Option<IndexPlace>,
     /// How long a write waits for another program's lock of a database or of the name index.
     pub patience: Duration,
 }
@@ -55,7 +56,7 @@ impl LocalOptions {
             home: home.into(),
             sqlite_home: None,
             durability: Durability::default(),
-            index: IndexPlace::Home,
+            index: Some(IndexPlace::Home),
             patience: Duration::from_secs(3),
         }
     }
@@ -81,7 +82,7 @@ struct Inner {
     home: Home,
     sqlite_home: Option<PathBuf>,
     read: LocalStore,
-    index: IndexPlace,
+    index: Option<IndexPlace>,
     opened_index: OnceLock<Option<Index>>,
     disk: Arc<dyn Disk>,
     clock: Arc<dyn Clock>,
@@ -138,11 +139,27 @@ impl LocalThreadStore {
     /// that holds the name there.
     pub fn name_places(&self, id: ThreadId) -> StoreResult<Vec<NamePlace>> {
         let thread = self.inner.read(id, Archived::Included, WithHistory::No)?;
-        let index = self.inner.home.path().join(threadkeep_rollout::name_index::FILE);
-        let mut places = vec![NamePlace { path: index, column: None }];
+        let mut places = vec![NamePlace { path: self.name_index_path(), column: None }];
         let in_codex = self.inner.codex().name_column(id, thread.history_mode);
         places.extend(in_codex.map(|(path, column)| NamePlace { path, column: Some(column) }));
         Ok(places)
+    }
+
+    /// The file that holds the names of a home.
+    #[must_use]
+    pub fn name_index_path(&self) -> PathBuf {
+        self.inner.home.path().join(threadkeep_rollout::name_index::FILE)
+    }
+
+    /// A name as it would be kept, or why it cannot be a name.
+    pub fn check_name(name: &str) -> StoreResult<&str> {
+        update::checked_name(name)
+    }
+
+    /// Whether a fork of this range can be made, without making anything: the thread can be read, and the turn is there
+    /// and has ended.
+    pub fn check_fork(&self, source: ThreadId, archived: Archived, range: &ForkRange) -> StoreResult<()> {
+        self.inner.check_fork(source, archived, range)
     }
 
     /// Runs work on files beside the runtime's own threads.
@@ -158,13 +175,14 @@ impl LocalThreadStore {
 impl Inner {
     /// The index, opened when it is first needed: a store over a home that is not there yet makes nothing.
     fn index(&self) -> Option<&Index> {
-        if self.opened_index.get().is_none() && self.index == IndexPlace::Home && !self.home.path().is_dir() {
+        let place = self.index.as_ref()?;
+        if self.opened_index.get().is_none() && *place == IndexPlace::Home && !self.home.path().is_dir() {
             return None;
         }
         let open = || {
             let options = |place| IndexOptions { home: self.home.clone(), place, busy: self.patience };
             // Whatever keeps its file from being used costs hints, never answers.
-            Index::open(options(self.index.clone())).or_else(|_| Index::open(options(IndexPlace::Memory))).ok()
+            Index::open(options(place.clone())).or_else(|_| Index::open(options(IndexPlace::Memory))).ok()
         };
         self.opened_index.get_or_init(open).as_ref()
     }

@@ -11,12 +11,12 @@ use threadkeep_store::{TestClock, ThreadStore};
 
 struct Local {
     folder: tempfile::TempDir,
-    index: IndexPlace,
+    index: Option<IndexPlace>,
     clock: Arc<TestClock>,
 }
 
 impl Local {
-    fn new(index: IndexPlace) -> Self {
+    fn new(index: Option<IndexPlace>) -> Self {
         let clock = Arc::new(TestClock::new(UtcMillis(1_767_323_045_000)));
         Self { folder: tempfile::tempdir().expect("a folder"), index, clock }
     }
@@ -60,17 +60,18 @@ impl StoreHarness for Local {
     }
 
     fn keeps_metadata(&self) -> bool {
-        self.index != IndexPlace::Memory
+        self.index.is_some()
     }
 }
 
 mod with_an_index {
     use super::*;
-    testkit::suite!(Local::new(IndexPlace::Home));
-    testkit::machine!(Local::new(IndexPlace::Home));
+    testkit::suite!(Local::new(Some(IndexPlace::Home)));
+    testkit::machine!(Local::new(Some(IndexPlace::Home)));
 }
 
 mod without_a_database {
     use super::*;
-    testkit::suite!(Local::new(IndexPlace::Memory));
+    testkit::suite!(Local::new(None));
+    testkit::machine!(Local::new(None));
 }

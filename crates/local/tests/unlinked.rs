@@ -3,7 +3,6 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use threadkeep_index::IndexPlace;
 use threadkeep_local::{LocalOptions, LocalThreadStore};
 use threadkeep_record::{HistoryMode, NewItem, ThreadId};
 use threadkeep_rollout::appender::Durability;
@@ -38,7 +37,7 @@ enum Next {
 async fn open(home: &Path, mode: HistoryMode, durability: Durability) -> (LiveThread, PathBuf) {
     let mut options = LocalOptions::new(home);
     options.durability = durability;
-    options.index = IndexPlace::Memory;
+    options.index = None;
     let store: Arc<dyn ThreadStore> = Arc::new(LocalThreadStore::open(options));
     let mut params = CreateThread::new(ThreadId::new_v7(), "/", "test");
     params.history_mode = mode;

@@ -144,7 +144,10 @@ impl Observer {
         }
         let some = |key: &str| text(key).map_or(Field::Keep, Field::Set);
         let git = v.get("git");
-        let fact = |key: &str| git.and_then(|g| text_of(g, key)).map_or(Field::Keep, |s| Field::Set(s.to_owned()));
+        // Git facts come together: one that a header with others does not have is none.
+        let fact = |key: &str| {
+            git.filter(|g| g.is_object()).map_or(Field::Keep, |g| text_of(g, key).map(str::to_owned).into())
+        };
         let cwd = text("cwd");
         self.has_cwd |= cwd.is_some();
         MetadataPatch {

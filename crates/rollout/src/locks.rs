@@ -77,6 +77,18 @@ impl WriterLocks {
     }
 }
 
+/// The process that has one of these files locked for writing, or a part of it as databases do, so that a refusal can
+/// name it. A file that is not there is passed over. Since when is not known: such lock files stay.
+#[must_use]
+pub fn holder_of(files: &[&Path]) -> Option<Holder> {
+    let rows = platform::all_write_locks();
+    let row = files.iter().filter_map(|path| platform::identity(path).ok()).find_map(|stat| {
+        rows.iter().find(|r| (device(r.major, r.minor), r.ino) == (stat.dev, stat.ino) && stat.ino != 0)
+    })?;
+    let program = row.pid.and_then(platform::holder_facts);
+    Some(Holder { pid: row.pid, program, host: platform::host_name(), since: None })
+}
+
 #[cfg(target_os = "linux")]
 fn device(major: u32, minor: u32) -> u64 {
     rustix::fs::makedev(major, minor)

@@ -10,6 +10,7 @@ use serde::Deserialize;
 use threadkeep_record::{ThreadId, UtcMillis};
 
 use crate::appender::{AppendError, Appender, Durability};
+use crate::locks::{self, Holder};
 use crate::name::Form;
 use crate::records::{BUFFER, LineReader};
 use crate::seam::{Disk, OpenMode};
@@ -80,10 +81,12 @@ impl NameIndex {
 #[derive(Debug, thiserror::Error)]
 pub enum NameError {
     /// Another program holds the lock of the name index for longer than was to be waited.
-    #[error("another program holds {}", path.display())]
+    #[error("the name index is being changed by another program: {} is held by {}", path.display(), whom(.holder))]
     Busy {
         /// The lock file.
         path: PathBuf,
+        /// Who, as far as the system tells.
+        holder: Option<Holder>,
     },
     /// The lock file cannot be used.
     #[error("cannot lock {}: {source}", path.display())]
@@ -96,6 +99,10 @@ pub enum NameError {
     /// The name cannot be written.
     #[error(transparent)]
     Append(#[from] AppendError),
+}
+
+fn whom(holder: &Option<Holder>) -> String {
+    holder.as_ref().map_or_else(|| "a process that the system does not name".to_owned(), ToString::to_string)
 }
 
 /// The lock that Codex takes around changes of the name index, and waits for.
@@ -119,7 +126,10 @@ impl NameLock {
                 Err(TryLockError::WouldBlock) if begun.elapsed() < patience => {
                     std::thread::sleep(Duration::from_millis(5));
                 }
-                Err(TryLockError::WouldBlock) => return Err(NameError::Busy { path }),
+                Err(TryLockError::WouldBlock) => {
+                    let holder = locks::holder_of(&[&path]);
+                    return Err(NameError::Busy { path, holder });
+                }
                 Err(TryLockError::Error(e)) => return Err(failed(e)),
             }
         }

@@ -3,12 +3,12 @@
 #[cfg(target_os = "linux")]
 mod linux;
 #[cfg(target_os = "linux")]
-pub use linux::{holder_facts, host_name, identity, identity_of, lock_table, read_folder};
+pub use linux::{all_write_locks, holder_facts, host_name, identity, identity_of, lock_table, read_folder};
 
 #[cfg(not(target_os = "linux"))]
 mod other;
 #[cfg(not(target_os = "linux"))]
-pub use other::{holder_facts, host_name, identity, identity_of, lock_table, read_folder};
+pub use other::{all_write_locks, holder_facts, host_name, identity, identity_of, lock_table, read_folder};
 
 /// What a folder entry is.
 pub enum EntryKind {

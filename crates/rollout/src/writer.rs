@@ -4,6 +4,7 @@
 //! What a crash may leave: a file without a whole header (nothing of it was acknowledged), or whole records up to some
 //! point behind the last acknowledged one, and then a part of one. Opening it again closes that part off.
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -151,6 +152,13 @@ impl RolloutWriter {
         Ok(writer)
     }
 
+    /// Later records are behind `time`: where a history continues another, its times go on, too.
+    #[must_use]
+    pub fn behind(mut self, time: UtcMillis) -> Self {
+        self.last_time = self.last_time.max(time);
+        self
+    }
+
     /// Reads from the file's end where ordinals and times go on. Damaged records are passed over; an ordinal that
     /// stands twice does not make the next one stand twice, too.
     fn read_end(&mut self) -> Result<(), WriteError> {
@@ -162,17 +170,25 @@ impl RolloutWriter {
         let (mut found, mut ordinal, mut time) = (0, None, None);
         while found < LOOKED_AT {
             let Some(line) = reader.next_line().map_err(failed)? else { break };
-            let (at, n) = if line.long {
+            if line.long {
                 let Some(s) = sniff::sniff(line.bytes) else { continue };
-                (std::str::from_utf8(s.timestamp).ok().and_then(UtcMillis::parse), s.ordinal)
+                time = time.max(std::str::from_utf8(s.timestamp).ok().and_then(UtcMillis::parse));
+                ordinal = ordinal.max(s.ordinal);
             } else {
-                let LineState::Record(record) = check_line(line.bytes) else { continue };
-                let Some(envelope) = Envelope::parse(record) else { continue };
-                (envelope.time(), envelope.ordinal)
-            };
+                // What readers recover from a damaged line counts, too: its ordinals are taken.
+                let records = match check_line(line.bytes) {
+                    LineState::Record(record) => vec![Cow::Borrowed(record)],
+                    LineState::Recovered(records, _) => records,
+                    LineState::Blank | LineState::Damaged(_) => continue,
+                };
+                let envelopes = || records.iter().filter_map(|record| Envelope::parse(record));
+                if envelopes().next().is_none() {
+                    continue;
+                }
+                time = time.max(envelopes().filter_map(|e| e.time()).max());
+                ordinal = ordinal.max(envelopes().filter_map(|e| e.ordinal).max());
+            }
             found += 1;
-            time = time.max(at);
-            ordinal = ordinal.max(n);
             if self.mode != HistoryMode::Paginated && time.is_some() {
                 break;
             }
@@ -234,30 +250,22 @@ impl RolloutWriter {
         self.appender.as_ref().map_or(0, Appender::end)
     }
 
-    /// Appends items at one instant, which is `now` or just behind the last record's time. Returns it for each item
-    /// that is kept.
+    /// Appends items, each at `now` or a millisecond behind the record before it, so that times of a thread only grow.
+    /// Returns the time of each item that is kept.
     ///
     /// After an error the items stay accepted and are written with the next call, in order and once; except after a
     /// conflict, when they are dropped and the file is looked at again.
     pub fn append(&mut self, items: &[NewItem], now: UtcMillis) -> Result<Vec<Option<UtcMillis>>, WriteError> {
-        let before = self.queue.len();
-        let time = now.max(UtcMillis(self.last_time.0.saturating_add(1)));
-        let mut times = Vec::with_capacity(items.len());
-        for item in items {
-            let kept = item.is_kept(self.mode);
-            times.push(kept.then_some(time));
-            if kept {
-                self.queue.push_back(Queued::Item(item.clone(), time));
-            }
-        }
+        let (before, former) = (self.queue.len(), self.last_time);
+        let header = usize::from(self.header.is_some());
+        let times = self.accept(items, now);
         if times.iter().all(Option::is_none) {
             return Ok(times);
         }
-        let former = std::mem::replace(&mut self.last_time, time);
         match self.drain(now) {
             Ok(()) => Ok(times),
             Err(e) if e.is_conflict() => {
-                self.queue.truncate(before);
+                self.queue.truncate(before + header);
                 self.last_time = former;
                 self.catch_up()?;
                 Err(e)
@@ -266,8 +274,41 @@ impl RolloutWriter {
         }
     }
 
+    /// Accepts items without writing them, as if an append had failed: the next call writes them.
+    pub fn accept(&mut self, items: &[NewItem], now: UtcMillis) -> Vec<Option<UtcMillis>> {
+        if !items.iter().any(|item| item.is_kept(self.mode)) {
+            return vec![None; items.len()];
+        }
+        self.queue_header(now);
+        let mut times = Vec::with_capacity(items.len());
+        for item in items {
+            let time = item.is_kept(self.mode).then(|| self.next_time(now));
+            times.push(time);
+            if let Some(time) = time {
+                self.queue.push_back(Queued::Item(item.clone(), time));
+            }
+        }
+        times
+    }
+
+    fn next_time(&mut self, now: UtcMillis) -> UtcMillis {
+        self.last_time = now.max(UtcMillis(self.last_time.0.saturating_add(1)));
+        self.last_time
+    }
+
+    /// Puts the header in front of everything, if that was not done yet.
+    fn queue_header(&mut self, now: UtcMillis) {
+        if let Some(header) = self.header.take() {
+            let time = self.next_time(now);
+            self.queue.push_front(Queued::Item(header, time));
+        }
+    }
+
     /// Appends records of another rollout as they are; for legacy rollouts, whose records have no ordinals.
     pub fn copy(&mut self, records: Vec<Vec<u8>>, now: UtcMillis) -> Result<(), WriteError> {
+        self.queue_header(now);
+        let times = records.iter().filter_map(|r| std::str::from_utf8(sniff::sniff(r)?.timestamp).ok());
+        self.last_time = times.filter_map(UtcMillis::parse).fold(self.last_time, UtcMillis::max);
         self.queue.extend(records.into_iter().map(Queued::Copy));
         self.drain(now)
     }
@@ -288,7 +329,7 @@ impl RolloutWriter {
         }
         let Some(appender) = &mut self.appender else { return Ok(()) };
         let ordinal = |i: usize| (self.mode == HistoryMode::Paginated).then_some(self.next_ordinal + i as u64);
-        let records: Vec<std::borrow::Cow<'_, [u8]>> = self
+        let records: Vec<Cow<'_, [u8]>> = self
             .queue
             .iter()
             .enumerate()
@@ -323,20 +364,13 @@ impl RolloutWriter {
 
     /// Makes the file, with its header queued in front.
     fn make(&mut self, now: UtcMillis) -> Result<(), WriteError> {
+        self.queue_header(now);
         if self.appender.is_none() {
             if let Some(folder) = self.path.parent() {
                 let failed = |source| WriteError::Folder { what: "make", path: folder.to_owned(), source };
                 self.disk.create_dir_all(folder).map_err(failed)?;
             }
             self.appender = Some(Appender::open(&*self.disk, &self.path, OpenMode::New, self.durability)?);
-        }
-        if let Some(header) = self.header.take() {
-            self.last_time = self.last_time.max(now);
-            let time = match self.queue.front() {
-                Some(Queued::Item(_, time)) => (*time).min(now),
-                Some(Queued::Copy(_)) | None => now,
-            };
-            self.queue.push_front(Queued::Item(header, time));
         }
         Ok(())
     }

@@ -3,7 +3,6 @@
 use std::path::Path;
 
 use serde::Serialize;
-use threadkeep_index::IndexPlace;
 use threadkeep_local::{LocalOptions, LocalThreadStore, OpenThread};
 use threadkeep_record::ThreadId;
 use threadkeep_rollout::{Depth, Home};
@@ -74,7 +73,7 @@ pub fn target(global: &Global, query: &str) -> Result<(LocalThreadStore, OpenThr
     }
     let options = LocalOptions {
         sqlite_home: global.sqlite_home.clone(),
-        index: IndexPlace::Memory,
+        index: None,
         ..LocalOptions::new(reader.homes()[open.home].path())
     };
     Ok((LocalThreadStore::open(options), open, id))

@@ -1,6 +1,9 @@
 //! `threadkeep fork`: a new thread with the history of another.
 
-use threadkeep_record::{Field, HistoryMode, MetadataPatch, ThreadId};
+use threadkeep_local::turn_index::TurnEntry;
+use threadkeep_local::{LocalThreadStore, OpenThread};
+use threadkeep_record::meta::source_class;
+use threadkeep_record::{Field, HistoryMode, MetadataPatch, SourceClass, ThreadId};
 use threadkeep_store::{Archived, Clock as _, CreateThread, ForkRange, ForkThread, SystemClock, ThreadStore as _};
 
 use super::change::{Change, Planned, target, wait};
@@ -10,48 +13,44 @@ use crate::out::Out;
 
 pub fn run(global: &Global, args: &ForkArgs, out: &mut Out) -> Done {
     let (store, open, source) = target(global, &args.thread)?;
-    let turn = |given: &str| -> Result<String, Failure> {
-        let Ok(number) = given.parse::<u64>() else { return Ok(given.to_owned()) };
-        let index = open.turn_index();
-        let found = index.turns.iter().find(|t| t.number == number && !t.taken_back);
-        let found = found.ok_or_else(|| Failure::new(Kind::NotFound, format!("the thread has no turn {number}")))?;
-        Ok(found.id.clone().unwrap_or_else(|| format!("rollout-{}", found.record)))
-    };
     let range = match (&args.through_turn, &args.before_turn) {
-        (Some(t), _) => ForkRange::ThroughTurn(turn(t)?),
-        (None, Some(t)) => ForkRange::BeforeTurn(turn(t)?),
+        (Some(t), _) => ForkRange::ThroughTurn(turn(&open, t)?),
+        (None, Some(t)) => ForkRange::BeforeTurn(turn(&open, t)?),
         (None, None) => ForkRange::Whole,
     };
-    let t = &open.row.thread;
-    let id = ThreadId::new_v7();
-    let mut child = CreateThread::new(id, t.cwd.clone().unwrap_or_else(|| "/".into()), "threadkeep");
-    child.created_at = Some(SystemClock.now());
-    child.source = t.source.clone().unwrap_or_else(|| "cli".into());
-    child.thread_source = t.thread_source.clone();
-    let how = match t.history_mode.unwrap_or(HistoryMode::Legacy) {
+    // What would be refused is refused before anything is made, and by a dry run, too.
+    let name = args.name.as_deref().map(LocalThreadStore::check_name).transpose()?;
+    store.check_fork(source, Archived::Included, &range)?;
+    let (id, child) = child(&open);
+    let path = store.new_rollout_path(id, child.created_at.unwrap_or_else(|| SystemClock.now()));
+    let how = match open.row.thread.history_mode.unwrap_or(HistoryMode::Legacy) {
         HistoryMode::Paginated => "refers to the records of its source, which is then needed",
         HistoryMode::Legacy | HistoryMode::Unknown => "copies the records of its source",
     };
-    let path = store.new_rollout_path(id, child.created_at.unwrap_or_else(|| SystemClock.now()));
-    let plan = Planned {
+    let mut plan = vec![Planned {
         thread_id: id,
         action: "create_fork",
         path: path.to_string_lossy().into_owned(),
         because: format!("{how} ({source})"),
-    };
-    let mut change = Change::new(vec![plan]);
+    }];
+    plan.extend(name.map(|name| Planned {
+        thread_id: id,
+        action: "add_name",
+        path: store.name_index_path().to_string_lossy().into_owned(),
+        because: format!("the fork is to be named {name:?}"),
+    }));
+    let mut change = Change::new(plan);
     change.show(store.home(), out)?;
     if !args.dry_run {
-        let name = args.name.clone();
         wait(async {
             store.fork_thread(ForkThread { source, archived: Archived::Included, range, child }).await?;
-            store.shutdown_thread(id).await?;
-            if let Some(name) = name {
-                let patch = MetadataPatch { name: Field::Set(name), ..MetadataPatch::default() };
-                store.update_thread_metadata(id, patch, Archived::Included).await?;
-            }
-            Ok::<(), threadkeep_store::ThreadStoreError>(())
+            store.shutdown_thread(id).await
         })??;
+        if let Some(name) = name {
+            let patch = MetadataPatch { name: Field::Set(name.to_owned()), ..MetadataPatch::default() };
+            wait(store.update_thread_metadata(id, patch, Archived::Included))?
+                .map_err(|e| Failure::from(e).behind(&format!("made {id}, but it has no name")))?;
+        }
         change.applied(id);
     }
     if out.is_json() {
@@ -60,4 +59,30 @@ pub fn run(global: &Global, args: &ForkArgs, out: &mut Out) -> Done {
     }
     out.line(&if args.dry_run { "nothing was changed (--dry-run)".to_owned() } else { format!("made {id}") })?;
     Ok(0)
+}
+
+/// The id of a turn that is given by number or id.
+fn turn(open: &OpenThread, given: &str) -> Result<String, Failure> {
+    let index = open.turn_index();
+    let id = |t: &TurnEntry| t.id.clone().unwrap_or_else(|| format!("rollout-{}", t.record));
+    let by_number = given.parse::<u64>().ok();
+    let numbered = index.turns.iter().find(|t| Some(t.number) == by_number && !t.taken_back);
+    match numbered.or_else(|| index.turns.iter().find(|t| id(t) == given)) {
+        Some(found) => Ok(id(found)),
+        None => Err(Failure::new(Kind::NotFound, format!("the thread has no turn {given}"))
+            .hint("`threadkeep show` numbers the turns of a thread")),
+    }
+}
+
+/// The new thread. Whatever program or agent the source came from, the fork is a person's; what editors look for stays.
+fn child(open: &OpenThread) -> (ThreadId, CreateThread) {
+    let t = &open.row.thread;
+    let id = ThreadId::new_v7();
+    let mut child = CreateThread::new(id, t.cwd.clone().unwrap_or_else(|| "/".into()), "threadkeep");
+    child.created_at = Some(SystemClock.now());
+    if source_class(t.source.as_ref(), t.thread_source.as_deref()) == SourceClass::Person {
+        child.source = t.source.clone().unwrap_or(child.source);
+        child.thread_source = t.thread_source.clone();
+    }
+    (id, child)
 }

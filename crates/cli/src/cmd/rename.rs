@@ -1,20 +1,20 @@
 //! `threadkeep rename`: names a thread, where Codex looks for names.
 
+use threadkeep_local::LocalThreadStore;
 use threadkeep_record::{Field, MetadataPatch};
 use threadkeep_store::{Archived, ThreadStore as _};
 
 use super::change::{Change, Planned, target, wait};
 use crate::args::{Global, RenameArgs};
-use crate::fail::{Done, Failure, Kind};
+use crate::fail::{Done, Failure};
 use crate::human::visible_line;
 use crate::out::Out;
 
 pub fn run(global: &Global, args: &RenameArgs, out: &mut Out) -> Done {
     let (store, open, id) = target(global, &args.thread)?;
-    let name = args.name.as_deref().map(str::trim);
-    if name == Some("") {
-        return Err(Failure::new(Kind::Usage, "thread name must not be empty").hint("--clear takes the name away"));
-    }
+    // What would be refused is refused before anything is done, and by a dry run, too.
+    let check = |name| LocalThreadStore::check_name(name).map_err(Failure::from);
+    let name = args.name.as_deref().map(check).transpose().map_err(|f| f.hint("--clear takes the name away"))?;
     let old = open.row.thread.name.as_deref();
     let because = match (old, name) {
         (Some(old), _) => format!("its name is {old:?}"),

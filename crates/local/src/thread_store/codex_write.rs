@@ -4,8 +4,9 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rusqlite::{Connection, OpenFlags, TransactionBehavior, params};
+use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior, params};
 use threadkeep_record::{Field, GitPatch, HistoryMode, ThreadId};
+use threadkeep_rollout::locks::{self, Holder};
 
 use crate::codex_state::CodexState;
 
@@ -20,12 +21,35 @@ pub enum CodexUpdate {
 
 /// Codex's database cannot be written just now.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot update Codex's database {}: {source}", path.display())]
+#[error("cannot update Codex's database {}: {source}{}", path.display(), whom(.holder))]
 pub struct CodexWriteError {
     /// The database.
     pub path: PathBuf,
     /// What SQLite said.
     pub source: rusqlite::Error,
+    /// Who has it locked, as far as the system tells.
+    pub holder: Option<Holder>,
+}
+
+impl CodexWriteError {
+    fn new(path: &Path, source: rusqlite::Error) -> Self {
+        let mut e = Self { path: path.to_owned(), source, holder: None };
+        if e.is_busy() {
+            let beside = |suffix: &str| PathBuf::from(format!("{}{suffix}", path.display()));
+            e.holder = locks::holder_of(&[path, &beside("-shm"), &beside("-wal")]);
+        }
+        e
+    }
+
+    /// Whether another program had it locked for longer than was to be waited.
+    #[must_use]
+    pub fn is_busy(&self) -> bool {
+        matches!(self.source.sqlite_error_code(), Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked))
+    }
+}
+
+fn whom(holder: &Option<Holder>) -> String {
+    holder.as_ref().map(|h| format!(" (held by {h})")).unwrap_or_default()
 }
 
 /// Where to look, and how long to wait for another program.
@@ -70,8 +94,13 @@ impl CodexDb<'_> {
         let statement =
             |has: &dyn Fn(&str) -> bool| match (mode, has("name"), has("title") && has("first_user_message")) {
                 (HistoryMode::Paginated, true, _) => Some("update threads set name = ?2 where id = ?1"),
-                // Without a name the title of a legacy thread is its first message.
-                (_, _, true) => Some("update threads set title = coalesce(?2, first_user_message) where id = ?1"),
+                // Without a name the title of a legacy thread is its first message. A name that stands beside it
+                // must not go on saying something else.
+                (_, true, true) => Some(
+                    "update threads set title = coalesce(?2, first_user_message), \
+                     name = case when name is null then null else ?2 end where id = ?1",
+                ),
+                (_, false, true) => Some("update threads set title = coalesce(?2, first_user_message) where id = ?1"),
                 _ => None,
             };
         self.update(&statement, |transaction, sql| transaction.execute(sql, params![id.to_string(), name]), then)
@@ -116,11 +145,13 @@ impl CodexDb<'_> {
         let Some(sql) = statement(&has) else {
             return Ok(then().map(|()| CodexUpdate::NothingThere("no such column")));
         };
-        let failed = |source| CodexWriteError { path: path.clone(), source };
+        let failed = |source| CodexWriteError::new(&path, source);
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let mut connection = Connection::open_with_flags(&path, flags).map_err(failed)?;
         connection.busy_timeout(self.patience).map_err(failed)?;
-        let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failed)?;
+        // Readers of a database with a rollback journal would let the change begin and not end, when the name already
+        // stands elsewhere. With a write-ahead log this is an ordinary writer, whom readers do not mind.
+        let transaction = connection.transaction_with_behavior(TransactionBehavior::Exclusive).map_err(failed)?;
         let rows = run(&transaction, sql).map_err(failed)?;
         if let Err(e) = then() {
             // Dropping the transaction takes the change back.

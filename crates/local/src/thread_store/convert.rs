@@ -17,6 +17,7 @@ use threadkeep_rollout::reverse::ReverseReader;
 use threadkeep_rollout::source::open_file;
 use threadkeep_store::{Archived, CreateThread, StoreResult, StoredHistory, StoredRecord, StoredThread, WithHistory};
 
+use super::model_context::header_record;
 use super::writing::Live;
 use super::{Inner, internal, invalid};
 use crate::lookup::{LookupError, OpenThread};
@@ -193,7 +194,8 @@ pub fn from_row(id: ThreadId, row: &Row, derived: &ThreadMetadata) -> StoredThre
         agent_nickname: derived.agent_nickname.clone().or_else(|| of_header(|h| h.agent_nickname.clone())),
         agent_role: derived.agent_role.clone().or_else(|| of_header(|h| h.agent_role.clone())),
         agent_path: derived.agent_path.clone(),
-        git_info: git_of(derived).or_else(|| t.git.clone()),
+        // Where the headers were read they tell all of it, also what was taken away again.
+        git_info: if derived.cli_version.is_some() { git_of(derived) } else { t.git.clone() },
         approval_mode: derived.approval_mode.clone(),
         permission_profile: derived.permission_profile.clone(),
         token_usage: derived.token_usage.or(t.tokens),
@@ -232,6 +234,14 @@ fn beside(thread: &mut StoredThread, kept: &ThreadMetadata) {
         }
     };
     // Of a very large thread not everything was read just now.
+    missing(&mut thread.reasoning_effort, &kept.reasoning_effort);
+    missing(&mut thread.agent_nickname, &kept.agent_nickname);
+    missing(&mut thread.agent_role, &kept.agent_role);
+    missing(&mut thread.agent_path, &kept.agent_path);
+    missing(&mut thread.memory_mode, &kept.memory_mode);
+    thread.approval_mode = thread.approval_mode.take().or_else(|| kept.approval_mode.clone());
+    thread.permission_profile = thread.permission_profile.take().or_else(|| kept.permission_profile.clone());
+    thread.token_usage = thread.token_usage.or(kept.token_usage);
     missing(&mut thread.model, &kept.model);
     missing(&mut thread.first_user_message, &kept.first_user_message);
     missing(&mut thread.title, &kept.title);
@@ -330,7 +340,13 @@ fn end_of(observer: &mut Observer, span: &Span) -> Vec<MetadataPatch> {
 /// All records of a history.
 pub fn whole_history(id: ThreadId, mode: HistoryMode, history: &History) -> StoreResult<StoredHistory> {
     let mut all = StoredHistory { thread_id: id, history_mode: mode, records: vec![], damaged: 0 };
-    for span in &history.spans {
+    // The first header names the thread: where the history begins in another thread's rollout, its own goes first.
+    let begins_elsewhere = history.spans.first().is_some_and(|s| s.inherited);
+    let own = history.spans.iter().position(|s| !s.inherited).filter(|_| begins_elsewhere);
+    let own_header = own.and_then(|i| header_record(&history.spans[i]));
+    all.records.extend(own_header.clone().map(StoredRecord));
+    for (i, span) in history.spans.iter().enumerate() {
+        let mut given = own_header.as_ref().filter(|_| own == Some(i));
         let mut lines = LineReader::open(&span.path, span.form, span.follow, BUFFER)
             .map_err(|e| internal(format!("failed to load thread history {}: {e}", span.path.display())))?
             .with_limit(usize::MAX);
@@ -340,6 +356,7 @@ pub fn whole_history(id: ThreadId, mode: HistoryMode, history: &History) -> Stor
             }
             match check_line(line.bytes) {
                 LineState::Blank => {}
+                LineState::Record(record) if given.is_some_and(|h| h == record) => given = None,
                 LineState::Record(record) => all.records.push(StoredRecord(record.to_vec())),
                 LineState::Recovered(records, _) => {
                     all.damaged += 1;

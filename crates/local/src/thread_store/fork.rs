@@ -4,11 +4,12 @@
 use serde_json::Value;
 use threadkeep_record::turns::TurnStatus;
 use threadkeep_record::{
-    Envelope, HistoryBase, HistoryMode, Item, ItemBody, Kind, LineState, NewItem, SessionMeta, ThreadId, check_line,
-    preview, sniff,
+    Envelope, HistoryBase, HistoryMode, Item, ItemBody, Kind, LineState, NewItem, SessionMeta, ThreadId, UtcMillis,
+    check_line, preview, sniff,
 };
 use threadkeep_rollout::facts::Depth;
 use threadkeep_rollout::lineage::Span;
+use threadkeep_rollout::name::Form;
 use threadkeep_rollout::records::{BUFFER, LineReader};
 use threadkeep_store::{
     Archived, CreateThread, ForkRange, ForkThread, StoreResult, StoredHistory, ThreadStoreError, selected_roots,
@@ -33,13 +34,12 @@ struct Cut {
 impl Inner {
     pub fn fork(&self, p: ForkThread) -> StoreResult<()> {
         let source = p.source;
-        if self.live.get(source).is_some_and(|live| live.lock().writer.is_made()) {
-            self.flush(source)?;
+        if self.live.get(source).is_some() {
+            self.persist(source)?;
         }
-        let (_, open) = self.open_live_first(source, p.archived, Depth::Head)?;
-        let open = open.ok_or_else(|| invalid(format!("no rollout found for thread id {source}")))?;
+        let open = self.fork_source(source, p.archived)?;
         let header = open.history.spans.iter().rfind(|s| !s.inherited).and_then(header_of);
-        let mode = header.as_ref().and_then(|h| h.history_mode).unwrap_or(HistoryMode::Legacy);
+        let mode = forked_mode(source, header.as_ref())?;
         let mut child = p.child;
         if let Some(span) = open.history.spans.iter().rfind(|s| !s.inherited) {
             take_over(&mut child, span);
@@ -49,15 +49,17 @@ impl Inner {
         // Before anything is left out: a bounded fork has them, too.
         child.selected_capability_roots = selected_roots(explicit, header.as_ref());
         match (&p.range, mode) {
-            (_, HistoryMode::Unknown) => Err(invalid(format!(
-                "thread {source} is kept in a history mode that this version does not know; it is not forked"
-            ))),
             (ForkRange::Subagent { last_turns }, _) => {
                 let history = match mode {
                     HistoryMode::Paginated => self.latest_model_context(source, Archived::Included)?,
                     HistoryMode::Legacy | HistoryMode::Unknown => self.load_history(source, Archived::Included)?,
                 };
-                let items = context_of(&history, mode, *last_turns);
+                let items: Vec<NewItem> = threadkeep_store::fork::subagent_context(&history, *last_turns)
+                    .into_iter()
+                    .filter_map(|i| history.records.get(i)?.envelope())
+                    .filter_map(|e| NewItem::from_json(e.type_name.as_ref(), e.payload).ok())
+                    .filter(|item| item.is_kept(mode))
+                    .collect();
                 child.parent_thread_id = child.parent_thread_id.or(Some(source));
                 if mode == HistoryMode::Paginated {
                     child.subagent_history_start_ordinal = Some(items.len() as u64 + 1);
@@ -66,7 +68,7 @@ impl Inner {
                 self.create(child)?;
                 self.or_discard(id, self.append(id, &items).and_then(|_| self.persist(id)))
             }
-            (range, HistoryMode::Legacy) => {
+            (range, HistoryMode::Legacy | HistoryMode::Unknown) => {
                 let cut = cut(&open, range)?;
                 child.forked_from_id = Some(source);
                 let id = child.thread_id;
@@ -76,12 +78,35 @@ impl Inner {
             }
             (range, HistoryMode::Paginated) => {
                 let cut = cut(&open, range)?;
-                let base = base(&open, &cut)?;
+                let (base, last) = base(&open, &cut)?;
                 child.forked_from_id = Some(source);
                 let id = child.thread_id;
-                self.create_at(child, Some(base))?;
+                self.create_at(child, Some((base, last)))?;
                 self.or_discard(id, self.finish(id, &cut))
             }
+        }
+    }
+
+    /// Whether a range of a thread can be taken, without making anything.
+    pub fn check_fork(&self, source: ThreadId, archived: Archived, range: &ForkRange) -> StoreResult<()> {
+        let open = self.fork_source(source, archived)?;
+        let header = open.history.spans.iter().rfind(|s| !s.inherited).and_then(header_of);
+        let cut = cut(&open, range)?;
+        match forked_mode(source, header.as_ref())? {
+            HistoryMode::Paginated => base(&open, &cut).map(|_| ()),
+            HistoryMode::Legacy | HistoryMode::Unknown => Ok(()),
+        }
+    }
+
+    /// The thread that is forked.
+    fn fork_source(&self, source: ThreadId, archived: Archived) -> StoreResult<OpenThread> {
+        let (_, open) = self.open_live_first(source, archived, Depth::Head)?;
+        let open = open.ok_or_else(|| invalid(format!("no rollout found for thread id {source}")))?;
+        match open.history.spans.iter().find(|s| s.form == Form::Json) {
+            Some(span) => {
+                Err(invalid(format!("{} is a file of the TypeScript command, which is only read", span.path.display())))
+            }
+            None => Ok(open),
         }
     }
 
@@ -190,6 +215,16 @@ fn take_over(child: &mut CreateThread, span: &Span) {
     }
 }
 
+/// The history mode of a thread that is forked.
+fn forked_mode(source: ThreadId, header: Option<&SessionMeta>) -> StoreResult<HistoryMode> {
+    match header.and_then(|h| h.history_mode).unwrap_or(HistoryMode::Legacy) {
+        HistoryMode::Unknown => Err(invalid(format!(
+            "thread {source} is kept in a history mode that this version does not know; it is not forked"
+        ))),
+        mode => Ok(mode),
+    }
+}
+
 fn header_of(span: &Span) -> Option<SessionMeta> {
     SessionMeta::parse(&header_record(span)?)
 }
@@ -264,8 +299,8 @@ fn before(open: &OpenThread, turn: &TurnEntry) -> (usize, u64) {
     (turn.span, run.unwrap_or(turn.offset))
 }
 
-/// The prefix that a fork refers to.
-fn base(open: &OpenThread, cut: &Cut) -> StoreResult<HistoryBase> {
+/// The prefix that a fork refers to, and when its last record was written.
+fn base(open: &OpenThread, cut: &Cut) -> StoreResult<(HistoryBase, UtcMillis)> {
     let spans = &open.history.spans;
     let (i, at) = cut.at.map_or((spans.len().saturating_sub(1), None), |(i, offset)| (i, Some(offset)));
     let Some(span) = spans.get(i) else { return Err(internal("the source thread has no rollout")) };
@@ -273,12 +308,15 @@ fn base(open: &OpenThread, cut: &Cut) -> StoreResult<HistoryBase> {
     let Some(thread_id) = span.rollout_id else { return Err(internal("the source thread has no id")) };
     let unreadable = |e: std::io::Error| internal(format!("cannot read {}: {e}", span.path.display()));
     let mut lines = LineReader::open(&span.path, span.form, span.follow, BUFFER).map_err(unreadable)?;
-    let (mut end_ordinal, mut end_byte) = (0, 0);
+    let (mut end_ordinal, mut end_byte, mut last) = (0, 0, UtcMillis(0));
     while let Some(line) = lines.next_line() {
         if span.is_past(&line) || at.is_some_and(|offset| line.offset >= offset) {
             break;
         }
-        let ordinal = sniff::sniff(line.bytes).map_or_else(
+        let quick = sniff::sniff(line.bytes);
+        let time = quick.and_then(|s| UtcMillis::parse(std::str::from_utf8(s.timestamp).ok()?));
+        last = time.unwrap_or(last).max(last);
+        let ordinal = quick.map_or_else(
             || (!line.long).then(|| Envelope::parse(line.bytes).and_then(|e| e.ordinal)).flatten(),
             |s| s.ordinal,
         );
@@ -295,73 +333,5 @@ fn base(open: &OpenThread, cut: &Cut) -> StoreResult<HistoryBase> {
     if end_ordinal == 0 {
         return Err(internal(format!("{} has no record with an ordinal", span.path.display())));
     }
-    Ok(HistoryBase { thread_id, end_ordinal_exclusive: end_ordinal, end_byte_offset: end_byte })
-}
-
-/// What of its parent's history a spawned agent begins with (`thread-store.md` 7.3).
-fn context_of(history: &StoredHistory, mode: HistoryMode, last_turns: Option<u64>) -> Vec<NewItem> {
-    // Each part begins with what triggers a turn; the first is what stands before the first turn.
-    let mut parts: Vec<Vec<NewItem>> = vec![vec![]];
-    for record in &history.records {
-        let Some(envelope) = record.envelope() else { continue };
-        let Ok(payload) = serde_json::from_str::<Value>(envelope.payload) else { continue };
-        let kind = payload.get("type").and_then(Value::as_str).unwrap_or("");
-        if envelope.kind == Kind::EventMsg && kind == "thread_rolled_back" {
-            let turns = payload.get("num_turns").and_then(Value::as_u64).unwrap_or(0);
-            let left = (parts.len() - 1).saturating_sub(usize::try_from(turns).unwrap_or(usize::MAX));
-            parts.truncate(left + 1);
-            continue;
-        }
-        if begins_turn(envelope.kind, &payload) {
-            parts.push(vec![]);
-        }
-        if is_context(envelope.kind, kind, &payload, mode, last_turns)
-            && let Ok(item) = NewItem::from_json(envelope.type_name.as_ref(), envelope.payload)
-            && item.is_kept(mode)
-            && let Some(part) = parts.last_mut()
-        {
-            part.push(item);
-        }
-    }
-    match last_turns {
-        None => parts.into_iter().flatten().collect(),
-        Some(n) => {
-            let n = usize::try_from(n).unwrap_or(usize::MAX).min(parts.len() - 1);
-            parts.split_off(parts.len() - n).into_iter().flatten().collect()
-        }
-    }
-}
-
-/// Whether a record triggers a turn: a person's own message, or one of another agent that asks for it.
-fn begins_turn(kind: Kind, payload: &Value) -> bool {
-    match kind {
-        Kind::ResponseItem => match Item::from_value(kind, "response_item", payload).body {
-            ItemBody::UserMessage { text, .. } => !preview::is_injected(&text),
-            _ => false,
-        },
-        Kind::InterAgent | Kind::InterAgentMetadata => {
-            payload.get("trigger_turn").and_then(Value::as_bool).unwrap_or(false)
-        }
-        _ => false,
-    }
-}
-
-fn is_context(kind: Kind, payload_type: &str, payload: &Value, mode: HistoryMode, last_turns: Option<u64>) -> bool {
-    match kind {
-        Kind::ResponseItem if payload_type == "message" => match payload.get("role").and_then(Value::as_str) {
-            Some("system" | "developer" | "user") => true,
-            Some("assistant") => payload.get("phase").and_then(Value::as_str) == Some("final_answer"),
-            _ => false,
-        },
-        Kind::Compacted | Kind::SessionMeta => true,
-        Kind::TurnContext | Kind::WorldState => last_turns.is_none(),
-        Kind::EventMsg => {
-            mode != HistoryMode::Paginated
-                || !matches!(
-                    payload_type,
-                    "item_completed" | "token_count" | "thread_goal_updated" | "thread_settings_applied"
-                )
-        }
-        _ => false,
-    }
+    Ok((HistoryBase { thread_id, end_ordinal_exclusive: end_ordinal, end_byte_offset: end_byte }, last))
 }

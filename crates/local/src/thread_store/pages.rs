@@ -1,13 +1,13 @@
 //! Pages: threads, hits, turns and items.
 
-use threadkeep_record::{Speaker, ThreadMetadata};
+use threadkeep_record::{Speaker, ThreadMetadata, UtcMillis};
 use threadkeep_rollout::facts::Depth;
 use threadkeep_store::cursor::{Cursor, ItemCursor, TurnCursor};
 use threadkeep_store::turns::Turn;
 use threadkeep_store::{
-    Direction, Include, InvalidCursor, ItemPage, ListQuery, ListThreads, ListTurns, Occurrence, OccurrencePage,
-    PlacedItem, SearchOccurrences, SearchQuery, SearchThreads, SortKey, StoreResult, StoredThread, ThreadHit,
-    ThreadHitPage, ThreadPage, ThreadStoreError, TurnPage,
+    Clock as _, Direction, Include, InvalidCursor, ItemPage, ListQuery, ListThreads, ListTurns, Occurrence,
+    OccurrencePage, PlacedItem, SearchOccurrences, SearchQuery, SearchThreads, SortKey, StoreResult, StoredThread,
+    SystemClock, ThreadHit, ThreadHitPage, ThreadPage, ThreadStoreError, TurnPage,
 };
 
 use super::convert::from_row;
@@ -24,6 +24,11 @@ fn bad_cursor(e: InvalidCursor) -> ThreadStoreError {
 }
 
 impl Inner {
+    /// When a first page is made, by the clock that file times are of: cursors compare the two.
+    fn mark(&self) -> UtcMillis {
+        SystemClock.now()
+    }
+
     pub fn list(&self, p: &ListThreads) -> StoreResult<ThreadPage> {
         let limit = p.page_size.max(1);
         let mut cwds = match p.cwd_filters.as_deref() {
@@ -43,16 +48,11 @@ impl Inner {
             matching: p.search_term.clone(),
             ..ListQuery::default()
         };
+        // A cursor carries its own sort and filters.
         if p.relation.is_none() && cwds.len() == 1 {
             let query = ListQuery { cwd: cwds.swap_remove(0), ..base };
-            if let Some(cursor) = &p.cursor {
-                let of = Cursor::decode(cursor).map_err(bad_cursor)?;
-                if of.query != query {
-                    return Err(invalid(format!("invalid cursor: {cursor}")));
-                }
-            }
             let options = ListOptions { limit, exact: true, count: false };
-            let page = self.read.list(&query, p.cursor.as_deref(), options, self.clock.now()).map_err(bad_cursor)?;
+            let page = self.read.list(&query, p.cursor.as_deref(), options, self.mark()).map_err(bad_cursor)?;
             let threads = page.rows.iter().filter_map(|(_, row)| self.listed(row)).collect();
             return Ok(ThreadPage { threads, next_cursor: page.next_cursor });
         }
@@ -75,7 +75,7 @@ impl Inner {
         for cwd in cwds {
             let query = ListQuery { cwd: cwd.clone(), ..base.clone() };
             let options = ListOptions { limit: usize::MAX, exact: true, count: false };
-            let page = self.read.list(&query, None, options, self.clock.now()).map_err(bad_cursor)?;
+            let page = self.read.list(&query, None, options, self.mark()).map_err(bad_cursor)?;
             rows.extend(page.rows.into_iter().map(|(_, row)| row));
         }
         rows.retain(|r| related.as_ref().is_none_or(|edges| edges.iter().any(|e| Some(e.child) == r.thread.id)));
@@ -105,7 +105,7 @@ impl Inner {
         let next_cursor = rows
             .last()
             .filter(|_| more)
-            .map(|row| Cursor::new(base, self.clock.now().0, time(row), row.key.clone()).encode());
+            .map(|row| Cursor::new(base, self.mark().0, time(row), row.key.clone()).encode());
         Ok(ThreadPage { threads: rows.iter().filter_map(|row| self.listed(row)).collect(), next_cursor })
     }
 
@@ -143,7 +143,7 @@ impl Inner {
         cursor: Option<&str>,
         options: SearchOptions,
     ) -> StoreResult<crate::SearchPage> {
-        self.read.search(query, search, cursor, options, self.clock.now()).map_err(|e| match e {
+        self.read.search(query, search, cursor, options, self.mark()).map_err(|e| match e {
             SearchError::EmptyTerm => invalid(e.to_string()),
             SearchError::Cursor(c) => bad_cursor(c),
             SearchError::Speaker(s) => internal(s),

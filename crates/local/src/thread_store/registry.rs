@@ -6,10 +6,11 @@ use std::fmt::Debug;
 
 use threadkeep_record::ThreadId;
 
-#[cfg(not(feature = "shuttle"))]
+#[cfg(not(test))]
 use std::sync::{Arc, Mutex};
 
-#[cfg(feature = "shuttle")]
+// In its own tests the registry runs under a model checker, which decides who goes on at each lock.
+#[cfg(test)]
 use shuttle::sync::{Arc, Mutex};
 
 /// The live writers. A thread is reserved while its writer is being opened, so that two callers never open it both.
@@ -86,12 +87,18 @@ impl<T> Drop for Reservation<'_, T> {
     }
 }
 
-#[cfg(all(test, not(feature = "shuttle")))]
+#[cfg(test)]
 mod tests {
     use super::*;
+    use shuttle::sync::atomic::{AtomicUsize, Ordering};
+    use shuttle::thread;
 
     #[test]
     fn a_thread_has_one_writer_at_a_time() {
+        shuttle::check_random(one_writer_at_a_time, 1);
+    }
+
+    fn one_writer_at_a_time() {
         let registry = Registry::default();
         let id = ThreadId::new_v7();
         let reservation = registry.reserve(id).unwrap();
@@ -105,13 +112,6 @@ mod tests {
         assert_eq!(registry.get(id).as_deref(), Some(&2));
         assert!(registry.remove(id, &second));
     }
-}
-
-#[cfg(all(test, feature = "shuttle"))]
-mod shuttle_tests {
-    use super::*;
-    use shuttle::sync::atomic::{AtomicUsize, Ordering};
-    use shuttle::thread;
 
     /// Threads open, use and close the same thread's writer: never are two open at once, and no reservation is lost.
     #[test]

@@ -8,15 +8,42 @@ use threadkeep_record::{
 };
 use threadkeep_rollout::facts::Depth;
 use threadkeep_rollout::name_index::{self, NameError, NameLock};
-use threadkeep_store::{Archived, HostMetadata, ResumeThread, StoreResult, StoredThread, WithHistory};
+use threadkeep_store::{
+    Archived, HostMetadata, ResumeThread, StoreResult, StoredThread, ThreadStoreError, WithHistory,
+};
 
-use super::codex_write::{CodexDb, CodexUpdate};
+use super::codex_write::{CodexDb, CodexUpdate, CodexWriteError};
 use super::{Inner, internal, invalid};
+
+/// A name as it is kept: without white space around it, on one line, not empty.
+pub fn checked_name(name: &str) -> StoreResult<&str> {
+    match name.trim() {
+        "" => Err(invalid("thread name must not be empty")),
+        name if name.contains(['\n', '\r']) => Err(invalid(format!("thread name must be one line: {name:?}"))),
+        name => Ok(name),
+    }
+}
+
+/// Another program at the database is a conflict; anything else is a failure.
+fn codex_error(e: CodexWriteError) -> ThreadStoreError {
+    if e.is_busy() { ThreadStoreError::Conflict { message: e.to_string() } } else { internal(e) }
+}
+
+fn name_error(e: NameError) -> ThreadStoreError {
+    match e {
+        NameError::Busy { .. } => ThreadStoreError::Conflict { message: e.to_string() },
+        NameError::Lock { .. } | NameError::Append(_) => internal(e),
+    }
+}
 
 impl Inner {
     pub fn observe(&self, id: ThreadId, mut patch: MetadataPatch) -> StoreResult<()> {
+        if self.live.get(id).is_none() {
+            self.known(id, Archived::Included)?;
+        }
         patch.rollout_path = patch.rollout_path.or_else(|| self.relative_path(id));
-        self.needed_index()?.observe(&[(id, patch)]).map_err(internal)
+        // Without an index nothing is kept beside the records, which say the same.
+        self.index().map_or(Ok(()), |index| index.observe(&[(id, patch)]).map_err(internal))
     }
 
     pub fn needed_index(&self) -> StoreResult<&Index> {
@@ -33,12 +60,22 @@ impl Inner {
             PatchKind::Empty => {}
             PatchKind::Touch | PatchKind::Observed => {
                 // Unknown threads are refused; beyond that the index is a hint, and its failure no failure.
-                self.read(id, archived, WithHistory::No)?;
+                self.known(id, archived)?;
                 let _ = self.observe(id, patch.clone());
             }
             PatchKind::Explicit => self.decide(id, patch, archived)?,
         }
         self.read(id, archived, WithHistory::No)
+    }
+
+    /// A thread that is to be changed.
+    fn known(&self, id: ThreadId, archived: Archived) -> StoreResult<StoredThread> {
+        self.read(id, archived, WithHistory::No).map_err(|e| match e {
+            ThreadStoreError::InvalidRequest { message } if message.starts_with("no rollout found") => {
+                invalid(format!("thread not found: {id}"))
+            }
+            other => other,
+        })
     }
 
     fn decide(&self, id: ThreadId, patch: &MetadataPatch, archived: Archived) -> StoreResult<()> {
@@ -47,7 +84,7 @@ impl Inner {
         {
             self.persist(id)?;
         }
-        let thread = self.read(id, archived, WithHistory::No)?;
+        let thread = self.known(id, archived)?;
         if !patch.name.is_keep() {
             self.set_name(id, &thread, patch.name.value().map(String::as_str))?;
         }
@@ -68,16 +105,18 @@ impl Inner {
                     origin_url: literal(&patch.git.origin_url),
                 };
                 if !patch.git.is_empty() {
-                    self.codex().set_git(id, &patch.git).map_err(internal)?;
+                    self.codex().set_git(id, &patch.git).map_err(codex_error)?;
                 }
                 let memory_mode = patch.memory_mode.clone();
                 let patch = MetadataPatch { git, memory_mode, ..MetadataPatch::default() };
-                self.needed_index()?.patch(id, &patch).map_err(internal)
+                let index =
+                    self.index().ok_or_else(|| internal(format!("sqlite state db unavailable for thread {id}")))?;
+                index.patch(id, &patch).map_err(internal)
             }
             HistoryMode::Legacy => {
                 self.append_header(id, &thread, patch, archived)?;
                 if !patch.git.is_empty() {
-                    self.codex().set_git(id, &patch.git).map_err(internal)?;
+                    self.codex().set_git(id, &patch.git).map_err(codex_error)?;
                 }
                 let hint = MetadataPatch { name: Field::Keep, ..patch.clone() };
                 let _ = self.index().map(|index| index.patch(id, &hint));
@@ -96,16 +135,10 @@ impl Inner {
     /// Sets or clears a thread's name: in the name index, and where Codex has a row of the thread, in its column. Both
     /// or neither.
     pub fn set_name(&self, id: ThreadId, thread: &StoredThread, name: Option<&str>) -> StoreResult<CodexUpdate> {
-        let name = name.map(str::trim);
-        if name == Some("") {
-            return Err(invalid("thread name must not be empty"));
-        }
-        if let Some(bad) = name.filter(|n| n.contains(['\n', '\r'])) {
-            return Err(invalid(format!("thread name must be one line: {bad:?}")));
-        }
+        let name = name.map(checked_name).transpose()?;
         let at = self.clock.now();
         let update = self.codex().set_name(id, thread.history_mode, name, || self.append_name(id, name, at));
-        let done = update.map_err(internal)?.map_err(internal)?;
+        let done = update.map_err(codex_error)?.map_err(name_error)?;
         let patch = MetadataPatch { name: name.map(str::to_owned).into(), ..MetadataPatch::default() };
         // A hint: the name index has it.
         let _ = self.index().map(|index| index.patch(id, &patch));

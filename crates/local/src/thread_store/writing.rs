@@ -82,12 +82,31 @@ impl Inner {
         path.join(format!("rollout-{stamp}-{id}.jsonl"))
     }
 
+    /// Whether a thread is there already. An id that was made just now can only be in the folder where it goes; for
+    /// others the whole home is looked at.
+    fn exists(&self, id: ThreadId, path: &Path) -> bool {
+        const JUST_NOW_MS: i64 = 60_000;
+        let age = id.v7_millis().map(|made| self.clock.now().0.saturating_sub(made));
+        if age.is_some_and(|age| (0..JUST_NOW_MS).contains(&age)) {
+            let text = id.to_string();
+            let here = path.parent().and_then(|p| std::fs::read_dir(p).ok());
+            return here
+                .is_some_and(|mut d| d.any(|e| e.is_ok_and(|e| e.file_name().to_string_lossy().contains(&text))));
+        }
+        threadkeep_rollout::walk::walk(self.home.path()).files.iter().any(|f| f.name.id == Some(id))
+    }
+
     pub fn create(&self, params: CreateThread) -> StoreResult<()> {
         self.create_at(params, None)
     }
 
-    /// Creates a thread; `base` is where a fork's history continues another rollout.
-    pub fn create_at(&self, params: CreateThread, base: Option<threadkeep_record::HistoryBase>) -> StoreResult<()> {
+    /// Creates a thread; `base` is where a fork's history continues another rollout, and the time of the last record
+    /// there.
+    pub fn create_at(
+        &self,
+        params: CreateThread,
+        base: Option<(threadkeep_record::HistoryBase, UtcMillis)>,
+    ) -> StoreResult<()> {
         let Some(cwd) = &params.metadata.cwd else { return Err(invalid("local thread store requires a cwd")) };
         if params.history_mode == HistoryMode::Unknown {
             return Err(invalid("history_mode must be legacy or paginated"));
@@ -95,6 +114,9 @@ impl Inner {
         let reservation = self.reserve(params.thread_id)?;
         let at = params.created_at.unwrap_or_else(|| self.clock.now());
         let path = self.new_path(params.thread_id, at);
+        if self.exists(params.thread_id, &path) {
+            return Err(invalid(format!("thread {} exists already", params.thread_id)));
+        }
         let header = NewHeader {
             session_id: params.session_id,
             thread_id: params.thread_id,
@@ -112,7 +134,7 @@ impl Inner {
             capability_roots: params.selected_capability_roots.clone(),
             memory_mode: params.metadata.memory_mode.clone(),
             history_mode: params.history_mode,
-            history_base: base.clone(),
+            history_base: base.as_ref().map(|(b, _)| b.clone()),
             subagent_history_start_ordinal: params.subagent_history_start_ordinal,
             multi_agent_version: params.multi_agent_version.clone(),
             initial_window_id: params.initial_window_id.clone(),
@@ -124,9 +146,10 @@ impl Inner {
             root: self.home.path().to_owned(),
             mode: params.history_mode,
             header: header.item(),
-            first_ordinal: base.map_or(0, |b| b.end_ordinal_exclusive),
+            first_ordinal: base.as_ref().map_or(0, |(b, _)| b.end_ordinal_exclusive),
         };
-        let writer = RolloutWriter::create(Arc::clone(&self.disk), new, self.durability);
+        let after = base.map_or(UtcMillis(0), |(_, last)| last);
+        let writer = RolloutWriter::create(Arc::clone(&self.disk), new, self.durability).behind(after);
         let state = Mutex::new(Writing { writer, lock: None, closed: false });
         reservation.fill(Live { path, created: Some((params, at)), state });
         Ok(())
@@ -223,7 +246,28 @@ impl Inner {
 
     pub fn append(&self, id: ThreadId, items: &[NewItem]) -> StoreResult<Appended> {
         let live = self.live(id)?;
-        self.with_writer(id, &live, |writer, now| writer.append(items, now).map(|times| Appended { times }))
+        let mut state = live.lock();
+        match self.hold(id, &mut state) {
+            // As with any append that fails but is not refused: the items are not lost and not to be given again.
+            Err(e @ ThreadStoreError::Internal { .. }) => {
+                state.writer.accept(items, self.clock.now());
+                return Err(e);
+            }
+            held => held?,
+        }
+        let times = state.writer.append(items, self.clock.now()).map_err(write_error)?;
+        Ok(Appended { times })
+    }
+
+    /// Takes the thread's lock, if the writer does not hold it yet.
+    fn hold(&self, id: ThreadId, state: &mut Writing) -> StoreResult<()> {
+        if state.closed {
+            return Err(ThreadStoreError::ThreadNotFound { thread_id: id });
+        }
+        if state.lock.is_none() {
+            state.lock = Some(self.take_lock(id)?);
+        }
+        Ok(())
     }
 
     /// Runs a step of a writer, with the thread's lock held.
@@ -234,12 +278,7 @@ impl Inner {
         step: impl FnOnce(&mut RolloutWriter, UtcMillis) -> Result<R, WriteError>,
     ) -> StoreResult<R> {
         let mut state = live.lock();
-        if state.closed {
-            return Err(ThreadStoreError::ThreadNotFound { thread_id: id });
-        }
-        if state.lock.is_none() {
-            state.lock = Some(self.take_lock(id)?);
-        }
+        self.hold(id, &mut state)?;
         step(&mut state.writer, self.clock.now()).map_err(write_error)
     }
 

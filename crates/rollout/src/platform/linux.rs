@@ -88,12 +88,21 @@ fn stat(m: &Metadata) -> FileStat {
 /// The held `flock` locks of the system. Empty where `/proc` is not there.
 pub fn lock_table() -> Vec<LockRow> {
     let Ok(text) = std::fs::read_to_string("/proc/locks") else { return vec![] };
-    text.lines().filter_map(parse_lock).collect()
+    text.lines().filter_map(|line| parse_lock(line, &["FLOCK"])).collect()
 }
 
-fn parse_lock(line: &str) -> Option<LockRow> {
+/// The held write locks of every kind, also those of a part of a file.
+pub fn all_write_locks() -> Vec<LockRow> {
+    let Ok(text) = std::fs::read_to_string("/proc/locks") else { return vec![] };
+    text.lines().filter_map(|line| parse_lock(line, &["FLOCK", "POSIX", "OFDLCK"])).collect()
+}
+
+fn parse_lock(line: &str, kinds: &[&str]) -> Option<LockRow> {
     let words: Vec<&str> = line.split_ascii_whitespace().collect();
-    let [_, "FLOCK", _, "WRITE", pid, file, ..] = words.as_slice() else { return None };
+    let [_, kind, _, "WRITE", pid, file, ..] = words.as_slice() else { return None };
+    if !kinds.contains(kind) {
+        return None;
+    }
     let mut parts = file.split(':');
     Some(LockRow {
         major: u32::from_str_radix(parts.next()?, 16).ok()?,
@@ -120,11 +129,12 @@ mod tests {
     #[test]
     fn lock_rows() {
         assert_eq!(
-            parse_lock("12: FLOCK  ADVISORY  WRITE 4711 fe:01:1234567 0 EOF"),
+            parse_lock("12: FLOCK  ADVISORY  WRITE 4711 fe:01:1234567 0 EOF", &["FLOCK"]),
             Some(LockRow { major: 0xfe, minor: 1, ino: 1_234_567, pid: Some(4711) })
         );
-        assert_eq!(parse_lock("12: -> FLOCK  ADVISORY  WRITE 4711 fe:01:1234567 0 EOF"), None);
-        assert_eq!(parse_lock("1: POSIX  ADVISORY  WRITE 1 00:1a:2 0 EOF"), None);
-        assert_eq!(parse_lock(""), None);
+        assert_eq!(parse_lock("12: -> FLOCK  ADVISORY  WRITE 4711 fe:01:1234567 0 EOF", &["FLOCK"]), None);
+        assert_eq!(parse_lock("1: POSIX  ADVISORY  WRITE 1 00:1a:2 0 EOF", &["FLOCK"]), None);
+        assert!(parse_lock("1: POSIX  ADVISORY  WRITE 1 00:1a:2 120 120", &["FLOCK", "POSIX"]).is_some());
+        assert_eq!(parse_lock("", &["FLOCK"]), None);
     }
 }
