@@ -1,6 +1,7 @@
 //! The released Codex from npm, as a peer and as an oracle. Nothing here lets it reach beyond this machine.
 
 mod app_server;
+mod model;
 
 use std::ffi::OsString;
 use std::fs;
@@ -9,7 +10,8 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result, bail};
 
-pub use self::app_server::AppServer;
+pub use self::app_server::{AppServer, Refusal};
+pub use self::model::{Given, Model, reply_to};
 
 /// A provider on a port where nobody listens: Codex needs one to start, and lists and searches never call it.
 const CONFIG: &str = r#"model = "gpt-5.1-codex"
@@ -34,6 +36,9 @@ enabled = false
 exporter = "none"
 "#;
 
+/// Where nobody listens.
+const NOBODY: &str = "http://127.0.0.1:9/v1";
+
 /// Every `sourceKinds` value that 0.171 knows: without them it lists only what a person started.
 pub const SOURCE_KINDS: [&str; 10] = [
     "cli",
@@ -49,8 +54,13 @@ pub const SOURCE_KINDS: [&str; 10] = [
 ];
 
 pub fn write_config(home: &Path) -> Result<()> {
+    write_config_for(home, NOBODY)
+}
+
+/// As [`write_config`], with a provider that answers.
+pub fn write_config_for(home: &Path, base_url: &str) -> Result<()> {
     let path = home.join("config.toml");
-    fs::write(&path, CONFIG).with_context(|| format!("cannot write {}", path.display()))
+    fs::write(&path, CONFIG.replace(NOBODY, base_url)).with_context(|| format!("cannot write {}", path.display()))
 }
 
 /// Where binaries and homes are kept: `THREADKEEP_PEER`, else `target/peer`. Not under the system's temporary

@@ -137,7 +137,7 @@ fn read(home: &Path) -> Result<()> {
     }
     for term in ["the healthy neighbour", "Mock answer", "zq"] {
         let search = SearchQuery { term: term.into(), ..SearchQuery::default() };
-        let options = SearchOptions { limit: 20, count: true };
+        let options = SearchOptions { limit: 20, count: true, ..SearchOptions::default() };
         let hits = store.search(&ListQuery::default(), &search, None, options, now)?;
         if term.starts_with("the") && hits.hits.len() != 1 {
             bail!("the healthy thread is found {} times", hits.hits.len());

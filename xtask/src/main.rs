@@ -5,6 +5,7 @@
 #![allow(missing_docs, reason = "nothing uses this as a library")]
 
 mod codex;
+mod crash;
 mod fuzz;
 mod gen_home;
 mod manifest;
@@ -29,6 +30,8 @@ struct Cli {
 enum Command {
     /// Make a synthetic Codex home, true to format, with `manifest.jsonl` as the truth about it
     GenHome(gen_home::Options),
+    /// Write on a simulated disk, cut its power after every step, and look what is left
+    Crash(crash::Options),
     /// Damage rollouts at random and read what is left
     Fuzz(fuzz::Options),
     /// Compare what threadkeep and the released Codex list of the fixture homes
@@ -51,6 +54,7 @@ fn main() -> ExitCode {
 fn run(command: Command) -> Result<()> {
     match command {
         Command::GenHome(options) => println!("{}", gen_home::run(&options)?),
+        Command::Crash(options) => crash::run(&options)?,
         Command::Fuzz(options) => fuzz::run(&options)?,
         Command::Oracle(options) => oracle::run(&options)?,
         Command::Peers(options) => peers::run(&options)?,

@@ -4,6 +4,7 @@
 
 mod compare;
 mod home_copy;
+mod writing;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -25,6 +26,9 @@ pub struct Options {
     /// Only three homes: without databases, with one, and with both history modes
     #[arg(long)]
     short: bool,
+    /// Only what is written, not what is listed
+    #[arg(long)]
+    written: bool,
     /// threadkeep binary to test, instead of building the workspace's
     #[arg(long, value_name = "PATH")]
     bin: Option<PathBuf>,
@@ -55,9 +59,14 @@ const FIXTURES: [Fixture; 8] = [
 pub fn run(options: &Options) -> Result<()> {
     let fixtures = crate::workspace_root().join("fixtures/homes");
     check_fixtures(&fixtures)?;
-    let threadkeep = Threadkeep::find_or_build(options.bin.as_deref())?;
-    let codex = Codex::install(&options.codex)?;
     let work = codex::peer_dir()?.join(format!("oracle-{}", std::process::id()));
+    let codex = Codex::install(&options.codex)?;
+    if options.written {
+        let extent = if options.short { writing::Extent::Short } else { writing::Extent::Full };
+        writing::run(&codex, &work.join("written"), extent)?;
+        return fs::remove_dir_all(&work).with_context(|| format!("cannot remove {}", work.display()));
+    }
+    let threadkeep = Threadkeep::find_or_build(options.bin.as_deref())?;
 
     println!("Codex {} beside {}", codex.version, threadkeep.version()?);
     println!();

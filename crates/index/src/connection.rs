@@ -7,7 +7,7 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
 use crate::error::{Failure, failure};
-use crate::file::InWal;
+use crate::file::{self, InWal};
 use crate::place::Journal;
 use crate::platform::FileSystem;
 
@@ -68,6 +68,16 @@ pub(crate) fn trust(connection: &Connection, journal: Journal) -> rusqlite::Resu
     set(connection, "temp_store", "MEMORY")?;
     connection.set_prepared_statement_cache_capacity(64);
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false).map(drop)
+}
+
+/// Closes a file that is left alone. Where nothing is pending in its log, the empty log that opening it made goes too;
+/// where something is, all stays for whoever knows it.
+pub(crate) fn leave(connection: Connection, path: &Path) {
+    let pending = std::fs::metadata(file::beside(path, "-wal")).is_ok_and(|facts| facts.len() > 0);
+    if !pending {
+        // Where this fails, an empty file stays.
+        let _ = connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false);
+    }
 }
 
 /// Settles which journal is used: write-ahead where it can be, found by trying.

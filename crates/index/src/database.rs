@@ -6,7 +6,7 @@ use rusqlite::{Connection, ErrorCode, TransactionBehavior};
 
 use crate::connection::{self, Budget};
 use crate::error::{Failure, IndexError, failure};
-use crate::file::{self, Found, InWal};
+use crate::file::{self, FolderLock, Found, InWal};
 use crate::place::{IndexPlace, Journal, Placed, WhyMemory};
 use crate::platform::{self, FileSystem, Identity};
 use crate::schema::{self, Mark, SchemaVersion, Step};
@@ -38,8 +38,9 @@ impl Database {
             Ok(path) => path,
             Err(why) => return Self::in_memory(why),
         };
+        let on = platform::file_system(path.parent().unwrap_or(&path));
         for _ in 0..TRIES {
-            match Self::in_file(&path, budget) {
+            match Self::in_file(&path, on, budget) {
                 Ok(database) => return Ok(database),
                 Err(Stop::Memory(why)) => return Self::in_memory(why),
                 Err(Stop::Busy(action)) => return Err(IndexError::Busy { path, action, budget: budget.whole() }),
@@ -66,18 +67,19 @@ impl Database {
         }
     }
 
-    fn in_file(path: &Path, budget: Budget) -> Result<Self, Stop> {
-        let folder = path.parent().unwrap_or(path);
-        let lock = || file::lock_folder(folder, budget).map_err(|_| Stop::Busy("waiting for others to make it"));
+    fn in_file(path: &Path, on: FileSystem, budget: Budget) -> Result<Self, Stop> {
         let mut found = file::look(path).map_err(Stop::Memory)?;
         let mut guard = None;
-        if found != (Found::Database { wal: InWal::Yes }) && found != (Found::Database { wal: InWal::No }) {
-            guard = Some(lock()?);
-            found = file::look(path).map_err(Stop::Memory)?;
-            if found == Found::Nothing {
-                file::make(path).map_err(|e| {
-                    Stop::Memory(WhyMemory::NotWritable { path: path.to_owned(), problem: e.to_string() })
-                })?;
+        match found {
+            Found::Database { .. } => {}
+            Found::Nothing | Found::Empty => {
+                guard = Some(lock(path, budget)?);
+                found = file::look(path).map_err(Stop::Memory)?;
+                if found == Found::Nothing {
+                    file::make(path).map_err(|e| {
+                        Stop::Memory(WhyMemory::NotWritable { path: path.to_owned(), problem: e.to_string() })
+                    })?;
+                }
             }
         }
         let in_wal = match found {
@@ -85,7 +87,6 @@ impl Database {
             Found::Database { wal } => wal,
         };
         let stop = |action| move |e: rusqlite::Error| stop(path, action, &e);
-        let on = platform::file_system(folder);
         let before = identity(path)?;
         let mut connection = connection::connect(path, in_wal, on, budget).map_err(stop("opening it"))?;
         if identity(path)? != before {
@@ -95,14 +96,35 @@ impl Database {
             let problem = "it is read-only for this user".to_owned();
             return Err(Stop::Memory(WhyMemory::NotWritable { path: path.to_owned(), problem }));
         }
-        let mark = Mark::read(&connection).map_err(stop("reading its version"))?;
+        match Self::settle(&mut connection, path, on, guard, budget) {
+            Ok(journal) => {
+                Ok(Self { connection, placed: Placed::File { path: path.to_owned(), journal }, identity: before })
+            }
+            Err(stop) => {
+                connection::leave(connection, path);
+                Err(stop)
+            }
+        }
+    }
+
+    /// Brings an open file to the current version, or finds out why it must be left alone. `guard` is the folder's lock
+    /// where it is held already.
+    fn settle(
+        connection: &mut Connection,
+        path: &Path,
+        on: FileSystem,
+        mut guard: Option<FolderLock>,
+        budget: Budget,
+    ) -> Result<Journal, Stop> {
+        let stop = |action| move |e: rusqlite::Error| stop(path, action, &e);
+        let mark = Mark::read(connection).map_err(stop("reading its version"))?;
         match mark.step() {
             Step::Use => {}
             Step::Create | Step::Rebuild => {
                 if guard.is_none() {
-                    guard = Some(lock()?);
+                    guard = Some(lock(path, budget)?);
                 }
-                make(&mut connection, budget).map_err(stop("making its tables"))?;
+                make(connection, budget).map_err(stop("making its tables"))?;
             }
             Step::LeaveNewer => {
                 let (found, known) = (mark.version, SchemaVersion::CURRENT);
@@ -110,12 +132,14 @@ impl Database {
             }
             Step::LeaveForeign => return Err(Stop::Memory(WhyMemory::NotOurs { path: path.to_owned() })),
         }
-        if let Some(problem) = schema::difference(&connection).map_err(stop("reading its tables"))? {
+        if let Some(problem) = schema::difference(connection).map_err(stop("reading its tables"))? {
             return Err(Stop::Memory(WhyMemory::Damaged { path: path.to_owned(), problem }));
         }
-        let journal = settle(&connection, on, budget).map_err(stop("settling its journal"))?;
+        let journal = connection::settle_journal(connection, on, budget)
+            .and_then(|journal| connection::trust(connection, journal).map(|()| journal))
+            .map_err(stop("settling its journal"))?;
         drop(guard);
-        Ok(Self { connection, placed: Placed::File { path: path.to_owned(), journal }, identity: before })
+        Ok(journal)
     }
 
     /// The file, or `:memory:`.
@@ -154,10 +178,8 @@ fn make(connection: &mut Connection, budget: Budget) -> rusqlite::Result<()> {
     transaction.commit()
 }
 
-fn settle(connection: &Connection, on: FileSystem, budget: Budget) -> rusqlite::Result<Journal> {
-    let journal = connection::settle_journal(connection, on, budget)?;
-    connection::trust(connection, journal)?;
-    Ok(journal)
+fn lock(path: &Path, budget: Budget) -> Result<FolderLock, Stop> {
+    file::lock_folder(path.parent().unwrap_or(path), budget).map_err(|_| Stop::Busy("waiting for others to make it"))
 }
 
 fn stop(path: &Path, action: &'static str, error: &rusqlite::Error) -> Stop {
@@ -167,5 +189,64 @@ fn stop(path: &Path, action: &'static str, error: &rusqlite::Error) -> Stop {
         Failure::Damaged => Stop::Memory(WhyMemory::Damaged { path, problem }),
         Failure::Other if error.sqlite_error_code() == Some(ErrorCode::CannotOpen) && !path.exists() => Stop::Again,
         Failure::Other => Stop::Memory(WhyMemory::NotWritable { path, problem }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn open(path: &Path, on: FileSystem) -> Database {
+        match Database::in_file(path, on, Budget::new(Duration::from_secs(5))) {
+            Ok(database) => database,
+            Err(Stop::Memory(why)) => panic!("{why}"),
+            Err(Stop::Busy(action)) => panic!("busy: {action}"),
+            Err(Stop::Again) => panic!("replaced"),
+        }
+    }
+
+    fn journal(database: &Database) -> Journal {
+        match &database.placed {
+            Placed::File { journal, .. } => *journal,
+            Placed::Memory { why } => panic!("{why}"),
+        }
+    }
+
+    fn rows(database: &Database) -> i64 {
+        database.connection.query_row("SELECT count(*) FROM threads", [], |r| r.get(0)).unwrap()
+    }
+
+    #[test]
+    fn on_a_shared_file_system_nothing_needs_shared_memory() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().canonicalize().unwrap().join("index.sqlite");
+        let add = |database: &Database, id: u8| {
+            database.connection.execute("INSERT INTO threads (id) VALUES (?1)", [[id]]).unwrap();
+        };
+        // Several at once, from the first on.
+        let (one, two) = (open(&path, FileSystem::Shared), open(&path, FileSystem::Shared));
+        assert_eq!((journal(&one), journal(&two)), (Journal::Rollback, Journal::Rollback));
+        add(&one, 1);
+        add(&two, 2);
+        assert_eq!((rows(&one), rows(&two)), (2, 2));
+        assert!(!file::beside(&path, "-shm").exists());
+        drop((one, two));
+        // On a local one it gets its log; a copy taken with the log still pending is read whole, and gives it up.
+        let local = open(&path, FileSystem::Local);
+        assert_eq!(journal(&local), Journal::Wal);
+        add(&local, 3);
+        let copied = path.with_file_name("copy.sqlite");
+        for suffix in ["", "-wal"] {
+            std::fs::copy(file::beside(&path, suffix), file::beside(&copied, suffix)).unwrap();
+        }
+        assert!(std::fs::metadata(file::beside(&copied, "-wal")).unwrap().len() > 0);
+        let shared = open(&copied, FileSystem::Shared);
+        assert_eq!((journal(&shared), rows(&shared)), (Journal::Rollback, 3));
+        let other = open(&copied, FileSystem::Shared);
+        add(&other, 4);
+        assert_eq!(rows(&shared), 4);
+        assert!(!file::beside(&copied, "-shm").exists() && !file::beside(&copied, "-wal").exists());
     }
 }

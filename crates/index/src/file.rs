@@ -129,13 +129,18 @@ pub(crate) fn look(path: &Path) -> Result<Found, WhyMemory> {
     }
 }
 
+/// The name of what SQLite keeps beside the file.
+pub(crate) fn beside(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    PathBuf::from(name)
+}
+
 /// Makes the file, empty and the user's own. What an earlier file of the name left beside it is removed first: SQLite
 /// would take it for the new one's. To be called with the folder's lock.
 pub(crate) fn make(path: &Path) -> io::Result<()> {
     for suffix in ["-wal", "-shm", "-journal"] {
-        let mut beside = path.as_os_str().to_owned();
-        beside.push(suffix);
-        match RealDisk.remove(Path::new(&beside)) {
+        match RealDisk.remove(&beside(path, suffix)) {
             Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
             Ok(()) | Err(_) => {}
         }
@@ -144,20 +149,24 @@ pub(crate) fn make(path: &Path) -> io::Result<()> {
     RealDisk.open(path, OpenMode::New).map(drop)
 }
 
+/// A folder that is held while the file in it is made. `None` where folders cannot be locked.
+#[derive(Debug)]
+pub(crate) struct FolderLock(#[allow(dead_code, reason = "it is held, not used")] Option<File>);
+
 /// Nobody else made it in time.
 #[derive(Debug)]
 pub(crate) struct FolderIsBusy;
 
 /// Holds the folder while its file is made, so that of many processes one makes it. Released when dropped, and by the
-/// system when its holder dies. `None` where folders cannot be locked.
-pub(crate) fn lock_folder(folder: &Path, budget: Budget) -> Result<Option<File>, FolderIsBusy> {
-    let Ok(Some(open)) = platform::open_folder(folder) else { return Ok(None) };
+/// system when its holder dies.
+pub(crate) fn lock_folder(folder: &Path, budget: Budget) -> Result<FolderLock, FolderIsBusy> {
+    let Ok(Some(open)) = platform::open_folder(folder) else { return Ok(FolderLock(None)) };
     loop {
         match open.try_lock() {
-            Ok(()) => return Ok(Some(open)),
+            Ok(()) => return Ok(FolderLock(Some(open))),
             // Some network file systems lock no folders. SQLite's own locks then do, but for the rare moment in which
             // two processes replace a file that was removed while it was in use.
-            Err(TryLockError::Error(_)) => return Ok(None),
+            Err(TryLockError::Error(_)) => return Ok(FolderLock(None)),
             Err(TryLockError::WouldBlock) if budget.left().is_zero() => return Err(FolderIsBusy),
             Err(TryLockError::WouldBlock) => std::thread::sleep(budget.left().min(Duration::from_millis(2))),
         }

@@ -1,4 +1,5 @@
 //! Several processes at one file, and one that is killed. The processes are this test binary, started again.
+#![cfg(unix)]
 #![allow(missing_docs, reason = "tests")]
 
 mod common;

@@ -1,5 +1,6 @@
 //! A client for `codex app-server`: JSON-RPC over stdio, one object a line.
 
+use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
@@ -16,8 +17,18 @@ use super::Codex;
 /// Larger than the two minutes that 0.171 needs to index 50,000 rollouts before it answers its first request.
 const TIMEOUT: Duration = Duration::from_secs(600);
 
+/// A turn with the stand-in model takes well under a second.
+const TURN_TIMEOUT: Duration = Duration::from_secs(60);
+
 /// How long a server may take to end after its stdin is closed.
 const FAREWELL: Duration = Duration::from_secs(5);
+
+/// How a request was refused.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refusal {
+    pub code: i64,
+    pub message: String,
+}
 
 /// A running server. Dropping it ends the process.
 pub struct AppServer {
@@ -28,6 +39,8 @@ pub struct AppServer {
     lines: Receiver<(Instant, String)>,
     next_id: u64,
     spawned: Instant,
+    /// Turns whose end was told and not waited for yet: `turn/completed` with its parameters.
+    ended_turns: VecDeque<Value>,
 }
 
 impl AppServer {
@@ -52,7 +65,7 @@ impl AppServer {
                 }
             }
         });
-        let mut server = Self { child, stdin, lines, next_id: 0, spawned };
+        let mut server = Self { child, stdin, lines, next_id: 0, spawned, ended_turns: VecDeque::new() };
         server.request(
             "initialize",
             json!({
@@ -80,37 +93,85 @@ impl AppServer {
 
     /// The result, and the time from sending the request to the arrival of the answer.
     pub fn timed(&mut self, method: &str, params: Value) -> Result<(Value, Duration)> {
+        let (answer, time) = self.exchange(method, params)?;
+        match answer {
+            Ok(result) => Ok((result, time)),
+            Err(refusal) => bail!("{method}: {} ({})", refusal.message, refusal.code),
+        }
+    }
+
+    /// The refusal of a request that must not succeed.
+    pub fn refused(&mut self, method: &str, params: Value) -> Result<Refusal> {
+        match self.exchange(method, params)?.0 {
+            Ok(result) => bail!("{method} was not refused: {result}"),
+            Err(refusal) => Ok(refusal),
+        }
+    }
+
+    /// A whole turn with one text of a person's: its final state.
+    pub fn turn(&mut self, thread: &str, text: &str) -> Result<Value> {
+        let input = json!([{"type": "text", "text": text}]);
+        let started = self.request("turn/start", json!({"threadId": thread, "input": input}))?;
+        let turn = started["turn"]["id"].clone();
+        let asked = Instant::now();
+        loop {
+            while let Some(mut ended) = self.ended_turns.pop_front() {
+                if ended["turn"]["id"] == turn {
+                    return Ok(ended["turn"].take());
+                }
+            }
+            let (_, message) = self.next_message("turn/completed", asked + TURN_TIMEOUT)?;
+            self.notified(message)?;
+        }
+    }
+
+    fn exchange(&mut self, method: &str, params: Value) -> Result<(Result<Value, Refusal>, Duration)> {
         self.next_id += 1;
         let id = self.next_id;
         let sent = Instant::now();
         self.send(&json!({"id": id, "method": method, "params": params}))?;
         loop {
-            let (arrived, line) = match self.lines.recv_timeout(TIMEOUT.saturating_sub(sent.elapsed())) {
-                Ok(received) => received,
-                Err(RecvTimeoutError::Timeout) => {
-                    bail!("{method}: no answer in {} s", TIMEOUT.as_secs())
-                }
-                Err(RecvTimeoutError::Disconnected) => {
-                    bail!("{method}: the server ended ({:?})", self.child.try_wait())
-                }
-            };
-            let mut message: Value =
-                serde_json::from_str(&line).with_context(|| format!("{method}: the server wrote {line:?}"))?;
+            let (arrived, mut message) = self.next_message(method, sent + TIMEOUT)?;
             if message.get("method").is_some() {
-                // A request of the server (it has an id) waits for a decision; a notification needs nothing.
-                if let Some(id) = message.get("id") {
-                    self.send(&json!({"id": id, "result": {"decision": "accept"}}))?;
-                }
+                self.notified(message)?;
                 continue;
             }
             if message["id"] != id {
                 continue;
             }
-            if let Some(error) = message.get("error") {
-                bail!("{method}: {error}");
-            }
-            return Ok((message["result"].take(), arrived - sent));
+            let answer = match message.get("error") {
+                Some(error) => Err(Refusal {
+                    code: error["code"].as_i64().unwrap_or_default(),
+                    message: error["message"].as_str().unwrap_or_default().to_owned(),
+                }),
+                None => Ok(message["result"].take()),
+            };
+            return Ok((answer, arrived - sent));
         }
+    }
+
+    fn next_message(&mut self, waiting_for: &str, until: Instant) -> Result<(Instant, Value)> {
+        let left = until.saturating_duration_since(Instant::now());
+        let (arrived, line) = match self.lines.recv_timeout(left) {
+            Ok(received) => received,
+            Err(RecvTimeoutError::Timeout) => bail!("{waiting_for}: it did not come in time"),
+            Err(RecvTimeoutError::Disconnected) => {
+                bail!("{waiting_for}: the server ended ({:?})", self.child.try_wait())
+            }
+        };
+        let message =
+            serde_json::from_str(&line).with_context(|| format!("{waiting_for}: the server wrote {line:?}"))?;
+        Ok((arrived, message))
+    }
+
+    /// A request of the server (it has an id) waits for a decision; of notifications only the ends of turns matter.
+    fn notified(&mut self, mut message: Value) -> Result<()> {
+        if let Some(id) = message.get("id") {
+            self.send(&json!({"id": id, "result": {"decision": "accept"}}))?;
+        } else if message["method"] == "turn/completed" {
+            self.ended_turns.push_back(message["params"].take());
+        }
+        Ok(())
     }
 
     /// All rows of `method` over its pages.

@@ -1,0 +1,3 @@
+//! What is played.
+
+pub mod written;

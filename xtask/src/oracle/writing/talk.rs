@@ -1,0 +1,74 @@
+//! What must be read of a thread, whoever reads it.
+
+use serde_json::Value;
+use threadkeep_record::{HistoryMode, ThreadId};
+
+/// Longer texts are compared by their beginning: the store's pages cut what is very long.
+const COMPARED: usize = 300;
+
+/// A text of a turn and who said it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Said {
+    pub by: By,
+    pub text: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum By {
+    Person,
+    Agent,
+}
+
+impl Said {
+    pub fn new(by: By, text: &str) -> Self {
+        Self { by, text: text.trim().chars().take(COMPARED).collect() }
+    }
+}
+
+/// The texts of a turn, in order.
+pub type Turn = Vec<Said>;
+
+/// A thread and its conversation so far.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Talk {
+    pub id: ThreadId,
+    pub mode: HistoryMode,
+    pub turns: Vec<Turn>,
+    /// From this turn on the model is given every text of a person and of the agent, word for word.
+    pub known_from: usize,
+}
+
+impl Talk {
+    pub fn new(id: ThreadId, mode: HistoryMode) -> Self {
+        Self { id, mode, turns: vec![], known_from: 0 }
+    }
+
+    pub fn add(&mut self, user: &str, answer: &str) {
+        self.turns.push(vec![Said::new(By::Person, user), Said::new(By::Agent, answer)]);
+    }
+
+    /// The first thing a person said.
+    pub fn preview(&self) -> Option<&str> {
+        self.turns.iter().flatten().find(|s| s.by == By::Person).map(|s| s.text.as_str())
+    }
+
+    /// The same conversation up to and with a turn, as another thread.
+    pub fn fork(&self, id: ThreadId, turns: usize) -> Self {
+        Self { id, turns: self.turns[..turns].to_vec(), ..self.clone() }
+    }
+}
+
+/// Turns as Codex tells them (`Turn` of its app-server), oldest first.
+pub fn of_codex(turns: &Value) -> Vec<Turn> {
+    let array = |v: &Value| v.as_array().cloned().unwrap_or_default();
+    let said = |item: Value| match item["type"].as_str() {
+        Some("userMessage") => {
+            let parts: Vec<String> =
+                array(&item["content"]).iter().filter_map(|p| p["text"].as_str().map(str::to_owned)).collect();
+            Some(Said::new(By::Person, &parts.join("\n")))
+        }
+        Some("agentMessage") => Some(Said::new(By::Agent, item["text"].as_str().unwrap_or_default())),
+        _ => None,
+    };
+    array(turns).into_iter().map(|turn| array(&turn["items"]).into_iter().filter_map(said).collect()).collect()
+}
