@@ -85,9 +85,11 @@ pub fn subagent_context(history: &StoredHistory, last_turns: Option<u64>) -> Vec
     };
     let Some(from) = from else { return vec![] };
     let bounded = last_turns.is_some();
+    let header = history.own_header().map_or(0, |(index, _)| index);
     (0..records.len())
         .filter(|i| {
-            (*i >= from.max(first) || *i == 0 && from == 0) && is_context(&records[*i], history.history_mode, bounded)
+            (*i >= from.max(first) || *i == header && from == 0)
+                && is_context(&records[*i], history.history_mode, bounded)
         })
         .collect()
 }

@@ -104,10 +104,21 @@ pub struct StoredHistory {
 }
 
 impl StoredHistory {
-    /// The first header, which names the thread.
+    /// The thread's own header: the first that carries its id, behind a prefix that it continues; else the first.
     #[must_use]
     pub fn header(&self) -> Option<SessionMeta> {
-        self.records.iter().find_map(|r| SessionMeta::parse(&r.0))
+        self.own_header().map(|(_, header)| header)
+    }
+
+    /// The thread's own header with its index.
+    #[must_use]
+    pub fn own_header(&self) -> Option<(usize, SessionMeta)> {
+        let mut headers = self.records.iter().enumerate().filter_map(|(i, r)| Some((i, SessionMeta::parse(&r.0)?)));
+        let first = headers.next()?;
+        if first.1.id == Some(self.thread_id) {
+            return Some(first);
+        }
+        headers.find(|(_, h)| h.id == Some(self.thread_id)).or(Some(first))
     }
 }
 

@@ -1,7 +1,7 @@
 //! The contract of a thread store as a test suite that any store runs.
 //!
-//! A store's own tests say how it is opened ([`StoreHarness`]) and call [`suite!`](crate::testkit::suite), which makes
-//! one `#[test]` of every behaviour in every history mode, and [`machine!`](crate::testkit::machine), which runs random
+//! A store's own tests say how it is opened ([`StoreHarness`]) and call [`suite!`](crate::testkit::suite!), which makes
+//! one `#[test]` of every behaviour in every history mode, and [`machine!`](crate::testkit::machine!), which runs random
 //! operations against a model (it needs `proptest` among the caller's dependencies).
 
 pub mod forking;
@@ -47,7 +47,8 @@ pub trait StoreHarness: Send + Sync {
     /// path; `None` for a store without files.
     fn outside(&self, thread_id: ThreadId, records: &[Vec<u8>]) -> Option<PathBuf>;
 
-    /// Whether the store keeps what was observed: one without any index does not.
+    /// Whether the store keeps what was observed for every store on the same threads. One without any index need not,
+    /// and is not asked for it.
     fn keeps_metadata(&self) -> bool {
         true
     }

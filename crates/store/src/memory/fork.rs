@@ -1,6 +1,6 @@
 //! Forks: a legacy thread's records are copied byte for byte, a paginated thread's prefix is referred to.
 
-use threadkeep_record::{HistoryBase, HistoryMode, NewHeader, ThreadId, UtcMillis};
+use threadkeep_record::{HistoryBase, HistoryMode, NewHeader, UtcMillis};
 
 use super::read::{Placed, ordinal};
 use super::{Kept, MemoryThreadStore, live};
@@ -49,7 +49,7 @@ impl MemoryThreadStore {
                 let child = header.thread_id;
                 if header.history_mode == HistoryMode::Paginated {
                     let lineage = kept.lineage(source);
-                    header.history_base = records.checked_sub(1).and_then(|last| base(&lineage, last, source));
+                    header.history_base = records.checked_sub(1).and_then(|last| base(&lineage, last));
                     // Context that the source does not show its fork does not show either.
                     header.subagent_history_start_ordinal = first.and_then(|h| h.subagent_history_start_ordinal);
                     kept.open_copy(self.owner, header, &[], now)?;
@@ -67,9 +67,8 @@ impl MemoryThreadStore {
 }
 
 /// What a fork refers to: the thread in which the last record that it takes over was written, and where it stands there.
-/// A fork that takes over nothing but the header refers to nothing.
-fn base(lineage: &[Placed<'_>], last: usize, source: ThreadId) -> Option<HistoryBase> {
-    let placed = lineage.get(last).filter(|p| !(p.owner == source && p.index == 0))?;
+fn base(lineage: &[Placed<'_>], last: usize) -> Option<HistoryBase> {
+    let placed = lineage.get(last)?;
     let of_owner = lineage.iter().filter(|p| p.owner == placed.owner && p.index <= placed.index);
     Some(HistoryBase {
         thread_id: placed.owner,

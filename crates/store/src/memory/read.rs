@@ -25,7 +25,7 @@ pub(super) struct Placed<'k> {
 }
 
 impl Kept {
-    /// All records of a thread: its own header, the prefix that it continues, and its own further records.
+    /// All records of a thread: the prefix that it continues, and its own.
     pub(super) fn lineage(&self, thread_id: ThreadId) -> Vec<Placed<'_>> {
         let mut chain: Vec<(ThreadId, &Thread, u64)> = Vec::new();
         let mut at = Some((thread_id, u64::MAX));
@@ -39,10 +39,6 @@ impl Kept {
             let records =
                 thread.records.iter().enumerate().map(|(index, record)| Placed { owner: *owner, index, record });
             placed.extend(records.filter(|p| *end == u64::MAX || ordinal(p.record).is_some_and(|n| n < *end)));
-        }
-        // The first header names the thread.
-        if let Some(own) = placed.iter().position(|p| p.owner == thread_id && p.index == 0) {
-            placed[..=own].rotate_right(1);
         }
         placed
     }
@@ -79,9 +75,9 @@ pub(super) fn ordinal(record: &StoredRecord) -> Option<u64> {
 fn observed(history: &StoredHistory) -> ThreadMetadata {
     let mut observer = Observer::new(history.thread_id, Known::default());
     let mut known = ThreadMetadata::default();
-    let context = 1..visible_from(history);
+    let (own, visible) = (history.own_header().map_or(0, |(index, _)| index), visible_from(history));
     for (index, record) in history.records.iter().enumerate() {
-        let Some(envelope) = record.envelope().filter(|_| !context.contains(&index)) else { continue };
+        let Some(envelope) = record.envelope().filter(|_| index >= visible || index == own) else { continue };
         let Ok(payload) = serde_json::from_str(envelope.payload) else { continue };
         let time = envelope.time().unwrap_or(UtcMillis(0));
         known.apply(observer.observe(envelope.kind, &payload, time));
@@ -92,7 +88,10 @@ fn observed(history: &StoredHistory) -> ThreadMetadata {
 /// The records are the truth; what they do not tell comes from what was observed; what was decided counts first.
 fn stored_thread(thread: &Thread, history: &StoredHistory) -> StoredThread {
     let mut fold = Fold::new(Check::Whole);
-    for (index, record) in history.records.iter().enumerate() {
+    // What is only context is told by the thread's own header, so that comes first.
+    let own = history.own_header().map_or(0, |(index, _)| index);
+    let others = history.records.iter().enumerate().filter(|(index, _)| *index != own);
+    for (index, record) in history.records.get(own).map(|r| (own, r)).into_iter().chain(others) {
         let number = index as u64 + 1;
         fold.line(FoldLine { bytes: &record.0, offset: 0, number, terminated: true, long: false });
     }

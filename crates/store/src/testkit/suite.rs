@@ -35,6 +35,7 @@ macro_rules! testkit_behaviours {
                 live_rollout_path_comes_before_the_file
                 load_history_uses_live_writer_rollout_path
                 model_context_begins_with_the_last_checkpoint
+                model_context_reaches_back_to_a_turn_with_its_settings
                 model_context_is_everything_without_a_checkpoint
                 model_context_is_everything_where_turns_were_taken_back
                 unknown_records_are_kept_and_read
