@@ -27,11 +27,14 @@ pub struct Options {
     /// Where the random choices begin
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// Where the homes go; without it the system's temporary folder
+    #[arg(long)]
+    scratch: Option<PathBuf>,
 }
 
 pub fn run(options: &Options) -> Result<()> {
     let begun = Instant::now();
-    let scratch = std::env::temp_dir().join(format!("threadkeep-kill-{}", std::process::id()));
+    let scratch = options.scratch.clone().unwrap_or_else(std::env::temp_dir).join(format!("threadkeep-kill-{}", std::process::id()));
     fs::create_dir_all(&scratch)?;
     println!("{}", rounds::run(&scratch, options)?);
     println!("{}", hammer::run(&scratch, options)?);

@@ -49,7 +49,7 @@ pub struct Options {
 }
 
 pub fn run(options: &Options) -> Result<()> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_time().build()?;
     runtime.block_on(async {
         match options.work {
             Work::Create | Work::Resume => write(options).await,
@@ -97,9 +97,9 @@ impl Writer {
 
 /// An item with a number; now and then one that takes the kernel long enough to be killed in.
 fn item(n: u64, rng: &mut Rng) -> Result<NewItem> {
-    let length = match rng.below(400) {
-        0 => 6_000_000,
-        1..8 => 100_000,
+    let length = match rng.below(100) {
+        0 => 3_000_000,
+        1..4 => 100_000,
         _ => rng.below(2_000) as usize,
     };
     let payload = json!({"type": "message", "role": "user", "n": n, "content": [], "pad": "x".repeat(length)});

@@ -13,7 +13,7 @@ use super::{Options, Times, host, mode_of, store, strict};
 use crate::gen_home::rng::Rng;
 
 /// A thread is given up for a new one after so many rounds.
-const OF_A_THREAD: u64 = 12;
+const OF_A_THREAD: u64 = 8;
 
 #[derive(Debug, Default)]
 struct Tally {
@@ -75,9 +75,11 @@ async fn one(home: &Path, thread: &mut Current, seed: u64, rng: &mut Rng, tally:
     args.extend((thread.mode == HistoryMode::Paginated).then(|| "--paginated".to_owned()));
     args.extend(rng.chance(0.25).then(|| "--each".to_owned()));
     let mut child = Running::start(&args)?;
-    // A third are killed while they start, the others while they write.
-    if !rng.chance(0.3) {
-        child.wait_for("open")?;
+    // Some are killed while they start or open the thread, the others while they write.
+    match rng.below(8) {
+        0 => {}
+        1 => child.wait_for("open")?,
+        _ => child.wait_for("a ")?,
     }
     std::thread::sleep(Duration::from_micros(rng.below(40_000)));
     let said = child.kill()?;
