@@ -79,6 +79,9 @@ pub enum AppendError {
     },
 }
 
+/// Bytes that a writer keeps in memory until they are synced: enough for any turn but one with large pictures.
+const REMEMBERED: usize = 1 << 20;
+
 /// Writes at the end of one rollout. The caller holds the thread's writer lock.
 #[derive(Debug)]
 pub struct Appender {
@@ -88,6 +91,10 @@ pub struct Appender {
     end: u64,
     /// Up to where it was synced.
     synced: u64,
+    /// What was appended since the last sync, as far as it is no more than [`REMEMBERED`]: the last bytes of the file.
+    recent: Vec<u8>,
+    /// From where on the file holds what this writer appended.
+    begun: u64,
     durability: Durability,
     read_only: Option<String>,
     /// The file ended in the middle of a record when it was opened.
@@ -107,7 +114,9 @@ impl Appender {
         }
         // What was there before may have been written by a process that died before it synced; the first flush covers
         // it, too.
-        Ok(Self { file, path: path.to_owned(), end, synced: 0, durability, read_only: None, torn: last != *b"\n" })
+        let torn = last != *b"\n";
+        let (path, recent) = (path.to_owned(), Vec::new());
+        Ok(Self { file, path, end, synced: 0, recent, begun: end, durability, read_only: None, torn })
     }
 
     /// Whether the file ended in the middle of a record when it was opened.
@@ -133,6 +142,8 @@ impl Appender {
         self.torn = last != *b"\n";
         self.synced = self.synced.min(end);
         self.end = end;
+        self.begun = end;
+        self.recent.clear();
         Ok(())
     }
 
@@ -159,7 +170,7 @@ impl Appender {
         if let Err(source) = self.write_all(&bytes, begin) {
             return Err(self.settle(&bytes, close, source));
         }
-        self.end = begin + bytes.len() as u64;
+        self.grow(&bytes);
         self.torn &= records.is_empty();
         if self.durability == Durability::EachAppend {
             self.sync()?;
@@ -214,6 +225,20 @@ impl Appender {
         Ok(())
     }
 
+    /// The file ends behind these bytes now.
+    fn grow(&mut self, bytes: &[u8]) {
+        let gap = self.recent.is_empty() && self.synced.max(self.begun) < self.end;
+        self.end += bytes.len() as u64;
+        if self.durability == Durability::None || gap {
+            return;
+        }
+        if self.recent.len() + bytes.len() > REMEMBERED {
+            self.recent = Vec::new();
+        } else {
+            self.recent.extend_from_slice(bytes);
+        }
+    }
+
     /// After a failed write: keeps the whole records that landed, cuts off the rest.
     fn settle(&mut self, bytes: &[u8], close: usize, source: io::Error) -> AppendError {
         let begin = self.end;
@@ -224,7 +249,7 @@ impl Appender {
         if let Err(e) = cut {
             self.read_only = Some(format!("a torn record could not be cut off: {e}"));
         }
-        self.end = end;
+        self.grow(&bytes[..whole]);
         self.torn &= whole == 0;
         let kept = memchr::memchr_iter(b'\n', &bytes[..whole]).count().saturating_sub(close);
         AppendError::Write { path: self.path.clone(), offset: begin, kept, source }
@@ -256,19 +281,29 @@ impl Appender {
             }
         }
         self.synced = self.end;
+        self.recent.clear();
         Ok(())
     }
 
+    /// Writes everything since the last good sync again: what is remembered from memory, the rest as the file shows it,
+    /// if it still does.
     fn write_again(&mut self) -> io::Result<()> {
         const PART: u64 = 1 << 20;
         let mut at = self.synced;
-        while at < self.end {
-            let mut bytes = vec![0; usize::try_from((self.end - at).min(PART)).map_err(io::Error::other)?];
+        let remembered = self.end - self.recent.len() as u64;
+        while at < remembered {
+            let mut bytes = vec![0; usize::try_from((remembered - at).min(PART)).map_err(io::Error::other)?];
             self.file.read_exact_at(&mut bytes, at)?;
+            // No record of ours holds a NUL. Where one stands the system has let go of what it was given.
+            let ours = usize::try_from(self.begun.saturating_sub(at)).unwrap_or(usize::MAX).min(bytes.len());
+            if bytes[ours..].contains(&0) {
+                return Err(io::Error::other("the system no longer has what was written to it"));
+            }
             self.write_all(&bytes, at)?;
             at += bytes.len() as u64;
         }
-        Ok(())
+        let recent = std::mem::take(&mut self.recent);
+        self.write_all(&recent, remembered)
     }
 }
 
@@ -289,7 +324,7 @@ mod tests {
     #[test]
     fn any_one_failure_neither_doubles_nor_loses_a_record() {
         let path = Path::new(PATH);
-        for failure in [Failure::Clean, Failure::Torn, Failure::Dropped] {
+        for failure in [Failure::Clean, Failure::Torn, Failure::Dropped, Failure::Evicted] {
             for at in 0..24 {
                 for durability in [Durability::OnFlush, Durability::EachAppend] {
                     let disk = SimDisk::default();
@@ -364,6 +399,34 @@ mod tests {
             .unwrap();
         assert!(matches!(a.append(&[b"more"]), Err(AppendError::Conflict { expected: 5, found: 16, .. })));
         assert_eq!(std::fs::read(&path).unwrap(), b"ours\ntheirs half");
+    }
+
+    /// More than a writer remembers may be lost to a failed sync, but not silently.
+    #[test]
+    fn what_the_system_let_go_is_written_again_or_told() {
+        let path = Path::new(PATH);
+        let record = |n: u64| format!("{n} {}", "x".repeat(400_000)).into_bytes();
+        for count in 1..6 {
+            let disk = SimDisk::default();
+            disk.put(path, Some(b"before\n"));
+            let mut a = Appender::open(&disk, path, OpenMode::Existing, Durability::OnFlush).unwrap();
+            for n in 0..count {
+                a.append(&[&record(n)]).unwrap();
+            }
+            let given = disk.contents(path).unwrap();
+            disk.fail_call(0, Failure::Evicted);
+            match a.flush() {
+                Ok(()) => {
+                    assert!(count <= 2, "{count} records are more than is remembered");
+                    assert!(disk.crashed(Crash::Durable).contents(path).unwrap() == given);
+                }
+                Err(AppendError::Sync { .. }) => {
+                    assert!(count > 2, "{count} records are remembered");
+                    assert!(matches!(a.append(&[b"more"]), Err(AppendError::ReadOnly { .. })));
+                }
+                Err(e) => panic!("{e}"),
+            }
+        }
     }
 
     #[test]

@@ -78,6 +78,8 @@ pub enum Failure {
     /// A sync says that it failed, and what it should have kept is gone from the durable side for good: the kernel
     /// drops the mark that the pages have to be written. Other calls fail clean.
     Dropped,
+    /// As `Dropped`, and the pages themselves go, too: the file reads as it is on the disk, NULs where nothing is.
+    Evicted,
 }
 
 /// A simulated disk. Clones are the same disk.
@@ -412,7 +414,7 @@ impl DiskFile for SimFile {
                 self.change(change, bytes.len() / 2);
                 Err(injected())
             }
-            Some(Failure::Clean | Failure::Dropped) => Err(injected()),
+            Some(Failure::Clean | Failure::Dropped | Failure::Evicted) => Err(injected()),
         }
     }
 
@@ -438,6 +440,13 @@ impl DiskFile for SimFile {
             }
             Some(Failure::Dropped) => {
                 file.pending.clear();
+                Err(injected())
+            }
+            Some(Failure::Evicted) => {
+                file.pending.clear();
+                let size = file.visible.len();
+                file.visible.clone_from(&file.durable);
+                file.visible.resize(size, 0);
                 Err(injected())
             }
             Some(Failure::Clean | Failure::Torn) => Err(injected()),
