@@ -4,15 +4,14 @@
 use serde_json::Value;
 use threadkeep_record::turns::TurnStatus;
 use threadkeep_record::{
-    Envelope, HistoryBase, HistoryMode, Item, ItemBody, Kind, LineState, NewItem, SessionMeta, ThreadId, UtcMillis,
-    check_line, preview, sniff,
+    Envelope, HistoryBase, HistoryMode, Kind, LineState, NewItem, SessionMeta, ThreadId, UtcMillis, check_line, sniff,
 };
 use threadkeep_rollout::facts::Depth;
 use threadkeep_rollout::lineage::Span;
 use threadkeep_rollout::name::Form;
 use threadkeep_rollout::records::{BUFFER, LineReader};
 use threadkeep_store::{
-    Archived, CreateThread, ForkRange, ForkThread, StoreResult, StoredHistory, ThreadStoreError, selected_roots,
+    Archived, CreateThread, ForkRange, ForkThread, StoreResult, ThreadStoreError, selected_roots,
 };
 
 use super::model_context::header_record;

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use threadkeep_record::{HistoryMode, NewHeader, NewItem, SessionMeta, ThreadId, UtcMillis};
 use threadkeep_rollout::appender::AppendError;
 use threadkeep_rollout::facts::Depth;
+use threadkeep_rollout::lineage::{Relation, compare};
 use threadkeep_rollout::name::Form;
 use threadkeep_rollout::unpack::unpack;
 use threadkeep_rollout::writer::{NewRollout, RolloutWriter, WriteError};
@@ -58,6 +59,15 @@ fn lock_error(e: LockError) -> ThreadStoreError {
             ThreadStoreError::Conflict { message: format!("thread {id} already has an active writer{who}") }
         }
         LockError::Io { .. } => internal(e),
+    }
+}
+
+fn shorter(id: ThreadId, packed: &Path) -> ThreadStoreError {
+    ThreadStoreError::Conflict {
+        message: format!(
+            "thread {id} has a plain rollout that is shorter than its compressed one, {}; nothing was changed",
+            packed.display()
+        ),
     }
 }
 
@@ -164,11 +174,15 @@ impl Inner {
         // The lock comes before the look at the files: what is found then stays so.
         let lock = self.take_lock(id)?;
         let (path, form) = match &params.rollout_path {
-            Some(path) => self.given_path(path)?,
+            Some(path) => self.given_path(id, path)?,
             None => self.rollout_of(id, params.archived)?,
         };
         let path = match form {
-            Form::Zstd => unpack(&*self.disk, &path).map_err(internal)?,
+            Form::Zstd => {
+                // What will be refused is not written out first.
+                self.check_owner(&path, form, id)?;
+                unpack(&*self.disk, &path).map_err(internal)?
+            }
             Form::Plain => path,
             Form::Json => {
                 return Err(invalid(format!(
@@ -177,7 +191,7 @@ impl Inner {
                 )));
             }
         };
-        self.check_owner(&path, id)?;
+        self.check_owner(&path, Form::Plain, id)?;
         let writer = RolloutWriter::resume(Arc::clone(&self.disk), &path, self.home.path(), self.durability)
             .map_err(write_error)?;
         let resumed = Resumed { history_mode: Some(writer.mode()), torn_tail: writer.found_torn() };
@@ -187,20 +201,20 @@ impl Inner {
     }
 
     /// A path that the caller gave, with the form of what is there.
-    fn given_path(&self, path: &Path) -> StoreResult<(PathBuf, Form)> {
+    fn given_path(&self, id: ThreadId, path: &Path) -> StoreResult<(PathBuf, Form)> {
         let full = self.home.absolute(path);
         let failed = |why: &str| invalid(format!("failed to resolve rollout path `{}`: {why}", path.display()));
-        if full.is_file() {
-            let form = if full.extension().is_some_and(|e| e == "zst") { Form::Zstd } else { Form::Plain };
-            return Ok((full, form));
-        }
-        let mut packed = full.clone().into_os_string();
-        packed.push(".zst");
-        match (full.is_dir(), Path::new(&packed).is_file()) {
-            (true, _) => Err(failed("path is a directory")),
-            (false, true) => Ok((packed.into(), Form::Zstd)),
-            (false, false) if full.exists() => Err(failed("not a file")),
-            (false, false) => Err(failed("file does not exist")),
+        let plain = if full.extension().is_some_and(|e| e == "zst") { full.with_extension("") } else { full.clone() };
+        let packed = PathBuf::from(format!("{}.zst", plain.display()));
+        match (plain.is_file(), packed.is_file()) {
+            // As where the thread is looked for by id: the plain form counts, unless it was cut.
+            (true, true) if compare(&plain, &packed) == Relation::Shorter => Err(shorter(id, &packed)),
+            (true, true) => Ok((plain, Form::Plain)),
+            (true, false) if plain == full => Ok((plain, Form::Plain)),
+            (false, true) => Ok((packed, Form::Zstd)),
+            _ if full.is_dir() => Err(failed("path is a directory")),
+            _ if full.exists() => Err(failed("not a file")),
+            _ => Err(failed("file does not exist")),
         }
     }
 
@@ -216,28 +230,21 @@ impl Inner {
             twin && reason.to_string().contains("compressed form")
         });
         if member.entry.name.form == Form::Zstd && plain_is_shorter {
-            return Err(ThreadStoreError::Conflict {
-                message: format!(
-                    "thread {id} has a plain rollout that is shorter than its compressed one, {}; nothing was changed",
-                    member.entry.path().display()
-                ),
-            });
+            return Err(shorter(id, &member.entry.path()));
         }
         Ok((member.entry.path_in(catalog.home.path()), member.entry.name.form))
     }
 
     /// A rollout belongs to the thread that its first header names.
-    fn check_owner(&self, path: &Path, id: ThreadId) -> StoreResult<()> {
-        let facts = threadkeep_rollout::facts::read(
-            path,
-            Form::Plain,
-            1,
-            threadkeep_rollout::source::Follow::Links,
-            Depth::Head,
-        );
+    fn check_owner(&self, path: &Path, form: Form, id: ThreadId) -> StoreResult<()> {
+        let facts =
+            threadkeep_rollout::facts::read(path, form, 1, threadkeep_rollout::source::Follow::Links, Depth::Head);
         match facts.header.as_ref().and_then(|h: &SessionMeta| h.id) {
             Some(found) if found != id => {
                 Err(internal(format!("rollout at {} belongs to thread {found}, not {id}", path.display())))
+            }
+            None if form == Form::Zstd => {
+                Err(internal(format!("rollout at {} does not start with session metadata", path.display())))
             }
             // Without a header the writer tells what is wrong with the file.
             Some(_) | None => Ok(()),

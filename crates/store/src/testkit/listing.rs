@@ -234,6 +234,10 @@ pub async fn list_rows_are_as_complete_as_reads(h: &dyn StoreHarness, mode: Hist
 
 /// Children and descendants of a thread, by page.
 pub async fn list_threads_by_relation_pages_the_spawn_graph(h: &dyn StoreHarness, mode: HistoryMode) {
+    // A store without any index has nowhere to keep edges that no header tells.
+    if !h.keeps_metadata() {
+        return;
+    }
     let store = five(h, mode).await;
     for (parent, child) in [(1, 2), (1, 4), (2, 3), (3, 5), (5, 1)] {
         let edge = SpawnEdge { parent: id(parent), child: id(child), status: EdgeStatus::Open };
