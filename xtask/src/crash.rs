@@ -14,7 +14,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
 use threadkeep_record::HistoryMode;
 use threadkeep_rollout::appender::Durability;
-use threadkeep_rollout::sim::{Crash, Failure};
+use threadkeep_rollout::sim::{Crash, Failure, Lie};
 
 use plan::{Plan, Step};
 use world::{Trouble, World};
@@ -56,24 +56,25 @@ const KINDS: [&str; 7] = [
 
 pub fn run(options: &Options) -> Result<()> {
     let begun = Instant::now();
-    let summary = sweep(options)?;
+    let summary = sweep(options, None)?;
     print!("{}", summary.text(options.seed));
     println!("{:.1} s", begun.elapsed().as_secs_f64());
     Ok(())
 }
 
-fn sweep(options: &Options) -> Result<Summary> {
+/// `lie` is for the test that the sweep notices what it looks for.
+fn sweep(options: &Options, lie: Option<Lie>) -> Result<Summary> {
     let mut summary = Summary::default();
     let mut seed = options.seed;
     while summary.images < options.images {
         let plan = Plan::random(seed);
-        let calls = one(&plan, Trouble::None, seed, &mut summary)?;
+        let calls = one(&plan, Trouble::None, lie, seed, &mut summary)?;
         for n in 0..calls {
             for failure in [Failure::Clean, Failure::Torn, Failure::Dropped] {
-                one(&plan, Trouble::Fail(n, failure), seed, &mut summary)?;
+                one(&plan, Trouble::Fail(n, failure), lie, seed, &mut summary)?;
                 summary.failed_calls += 1;
             }
-            one(&plan, Trouble::PowerOff(n), seed, &mut summary)?;
+            one(&plan, Trouble::PowerOff(n), lie, seed, &mut summary)?;
             summary.power_losses += 1;
         }
         summary.calls += calls as u64;
@@ -85,8 +86,8 @@ fn sweep(options: &Options) -> Result<Summary> {
 }
 
 /// Runs a plan once and checks its images; returns how many calls it made. A panic is a failure like others.
-fn one(plan: &Plan, trouble: Trouble, seed: u64, summary: &mut Summary) -> Result<usize> {
-    let run = || play(plan, trouble, seed, summary);
+fn one(plan: &Plan, trouble: Trouble, lie: Option<Lie>, seed: u64, summary: &mut Summary) -> Result<usize> {
+    let run = || play(plan, trouble, lie, seed, summary);
     let result = catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().cloned();
         Err(anyhow!("panicked: {}", text.or(panic.downcast_ref::<&str>().map(|s| (*s).into())).unwrap_or_default()))
@@ -99,8 +100,11 @@ fn one(plan: &Plan, trouble: Trouble, seed: u64, summary: &mut Summary) -> Resul
     })
 }
 
-fn play(plan: &Plan, trouble: Trouble, seed: u64, summary: &mut Summary) -> Result<usize> {
+fn play(plan: &Plan, trouble: Trouble, lie: Option<Lie>, seed: u64, summary: &mut Summary) -> Result<usize> {
     let mut world = World::new(plan.mode, plan.durability, trouble);
+    if let Some(lie) = lie {
+        world.disk.lie(lie);
+    }
     let mut struck = false;
     for (i, step) in plan.steps.iter().enumerate() {
         let broken = |e: anyhow::Error| e.context(format!("step {i}, {step:?}"));
@@ -170,7 +174,16 @@ mod tests {
 
     #[test]
     fn no_crash_breaks_a_promise() {
-        let summary = sweep(&Options { images: 3_000, seed: 9_000 }).unwrap_or_else(|e| panic!("{e:?}"));
+        let summary = sweep(&Options { images: 3_000, seed: 9_000 }, None).unwrap_or_else(|e| panic!("{e:?}"));
         assert!(summary.images >= 3_000 && summary.kinds.iter().all(|n| *n > 0), "{summary:?}");
+    }
+
+    #[test]
+    fn a_disk_that_only_says_that_it_synced_is_found_out() {
+        for lie in [Lie::SyncData, Lie::SyncDir] {
+            let found = sweep(&Options { images: 2_000, seed: 9_000 }, Some(lie)).map(|summary| summary.images);
+            let told = found.as_ref().err().map(|e| format!("{e:#}")).unwrap_or_default();
+            assert!(told.contains("were promised") || told.contains("is lost"), "{lie:?}: {found:?}");
+        }
     }
 }

@@ -34,7 +34,11 @@ pub struct Options {
 
 pub fn run(options: &Options) -> Result<()> {
     let begun = Instant::now();
-    let scratch = options.scratch.clone().unwrap_or_else(std::env::temp_dir).join(format!("threadkeep-kill-{}", std::process::id()));
+    let scratch = options
+        .scratch
+        .clone()
+        .unwrap_or_else(std::env::temp_dir)
+        .join(format!("threadkeep-kill-{}", std::process::id()));
     fs::create_dir_all(&scratch)?;
     println!("{}", rounds::run(&scratch, options)?);
     println!("{}", hammer::run(&scratch, options)?);

@@ -66,6 +66,16 @@ struct State {
     fail_at: Vec<(usize, Failure)>,
     /// From this call on the power is gone.
     off_at: Option<usize>,
+    lie: Option<Lie>,
+}
+
+/// A call that says it was done and does nothing: for tests of tests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lie {
+    /// [`DiskFile::sync_data`].
+    SyncData,
+    /// [`Disk::sync_dir`].
+    SyncDir,
 }
 
 /// How a call fails.
@@ -135,6 +145,11 @@ impl SimDisk {
     pub fn power_off_at(&self, n: usize) {
         let mut state = self.state();
         state.off_at = Some(state.calls + n);
+    }
+
+    /// Makes a kind of call a lie from now on.
+    pub fn lie(&self, lie: Lie) {
+        self.state().lie = Some(lie);
     }
 
     /// Whether the power is gone.
@@ -355,6 +370,9 @@ impl Disk for SimDisk {
         if state.call().is_some() {
             return Err(injected());
         }
+        if state.lie == Some(Lie::SyncDir) {
+            return Ok(());
+        }
         let here = |p: &Path| p.parent() == Some(path);
         let (done, rest): (Vec<_>, Vec<_>) =
             std::mem::take(&mut state.pending).into_iter().partition(|step| step.iter().any(|(p, _)| here(p)));
@@ -429,6 +447,9 @@ impl DiskFile for SimFile {
     fn sync_data(&mut self) -> io::Result<()> {
         let mut state = self.disk.state();
         let failure = state.call();
+        if failure.is_none() && state.lie == Some(Lie::SyncData) {
+            return Ok(());
+        }
         let file = &mut state.files[self.inode];
         match failure {
             None => {

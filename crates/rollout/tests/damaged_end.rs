@@ -11,7 +11,9 @@ const PATH: &str = "/home/sessions/2026/11/30/rollout-2026-11-30T12-00-00-019900
 const HEADER: &str = r#"{"timestamp":"2026-11-30T12:00:00.000Z","ordinal":0,"type":"session_meta","payload":{"id":"01990000-0000-7000-8000-000000000001","history_mode":"paginated"}}"#;
 
 fn record(ordinal: u64) -> String {
-    format!(r#"{{"timestamp":"2026-11-30T12:00:01.000Z","ordinal":{ordinal},"type":"event_msg","payload":{{"type":"x"}}}}"#)
+    format!(
+        r#"{{"timestamp":"2026-11-30T12:00:01.000Z","ordinal":{ordinal},"type":"event_msg","payload":{{"type":"x"}}}}"#
+    )
 }
 
 #[test]

@@ -11,9 +11,7 @@ use serde_json::json;
 use threadkeep_local::{LocalOptions, LocalThreadStore};
 use threadkeep_record::{Field, HistoryMode, MetadataPatch, NewItem, ThreadId, UtcMillis};
 use threadkeep_rollout::appender::Durability;
-use threadkeep_store::{
-    Archived, CreateThread, LiveThread, ResumeThread, SystemClock, ThreadStore, ThreadStoreError,
-};
+use threadkeep_store::{Archived, CreateThread, LiveThread, ResumeThread, SystemClock, ThreadStore, ThreadStoreError};
 
 use crate::gen_home::rng::Rng;
 

@@ -109,7 +109,10 @@ fn check(
         let other = pids[if who == 1 { 1 } else { 0 }];
         for message in said.iter().filter_map(|l| l.strip_prefix("c ")) {
             tally.refusals += 1;
-            ensure!(message.contains(&format!("thread {id} already has an active writer")), "refused otherwise: {message}");
+            ensure!(
+                message.contains(&format!("thread {id} already has an active writer")),
+                "refused otherwise: {message}"
+            );
             if let Some((_, rest)) = message.split_once("pid ") {
                 let pid: String = rest.chars().take_while(char::is_ascii_digit).collect();
                 ensure!(pid == other.to_string(), "the holder is {other}, not {pid}: {message}");

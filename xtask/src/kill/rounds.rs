@@ -116,8 +116,7 @@ async fn look(home: &Path, thread: &mut Current, acknowledged: u64, tally: &mut 
 
     let store = store(home);
     let begun = Instant::now();
-    let params =
-        ResumeThread { thread_id: id, rollout_path: None, archived: Archived::Excluded, metadata: host() };
+    let params = ResumeThread { thread_id: id, rollout_path: None, archived: Archived::Excluded, metadata: host() };
     let resumed = store.resume_thread(params).await.context("the thread of a dead writer is not free")?;
     tally.lock.0.push(begun.elapsed());
     ensure!(resumed.torn_tail == lines.torn, "a torn tail is not told");

@@ -55,7 +55,9 @@ impl Running {
                         return Ok(());
                     }
                 }
-                Err(RecvTimeoutError::Timeout) => bail!("a writer said nothing for {PATIENCE:?}: {:?}", self.said.last()),
+                Err(RecvTimeoutError::Timeout) => {
+                    bail!("a writer said nothing for {PATIENCE:?}: {:?}", self.said.last())
+                }
                 Err(RecvTimeoutError::Disconnected) => bail!("a writer ended: {:?}", self.said.last()),
             }
         }
