@@ -278,6 +278,12 @@ impl Log {
         &self.lines
     }
 
+    /// The same rollout from here on, without the lines so far.
+    pub fn forget(mut self) -> Log {
+        self.lines.clear();
+        self
+    }
+
     /// The number of bytes so far.
     pub fn len(&self) -> usize {
         self.lines.iter().map(Vec::len).sum()
