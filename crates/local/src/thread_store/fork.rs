@@ -6,13 +6,14 @@ use threadkeep_record::turns::TurnStatus;
 use threadkeep_record::{
     Envelope, HistoryBase, HistoryMode, Kind, LineState, NewItem, SessionMeta, ThreadId, UtcMillis, check_line, sniff,
 };
+use threadkeep_rollout::appender::Durability;
 use threadkeep_rollout::facts::Depth;
 use threadkeep_rollout::lineage::Span;
 use threadkeep_rollout::name::Form;
+use threadkeep_rollout::name::Form;
 use threadkeep_rollout::records::{BUFFER, LineReader};
-use threadkeep_store::{
-    Archived, CreateThread, ForkRange, ForkThread, StoreResult, ThreadStoreError, selected_roots,
-};
+use threadkeep_rollout::seam::OpenMode;
+use threadkeep_store::{Archived, CreateThread, ForkRange, ForkThread, StoreResult, ThreadStoreError, selected_roots};
 
 use super::model_context::header_record;
 use super::{Inner, internal, invalid};
@@ -78,6 +79,7 @@ impl Inner {
             (range, HistoryMode::Paginated) => {
                 let cut = cut(&open, range)?;
                 let (base, last) = base(&open, &cut)?;
+                self.sync_bases(&open, &cut)?;
                 child.forked_from_id = Some(source);
                 let id = child.thread_id;
                 self.create_at(child, Some((base, last)))?;
@@ -107,6 +109,23 @@ impl Inner {
             }
             None => Ok(open),
         }
+    }
+
+    /// Makes durable what a fork by reference will need: whoever wrote it may not have come to it, and a fork that is
+    /// durable behind a prefix that is not would lose its history with the power.
+    fn sync_bases(&self, open: &OpenThread, cut: &Cut) -> StoreResult<()> {
+        if self.durability == Durability::None {
+            return Ok(());
+        }
+        let last = cut.at.map_or(usize::MAX, |(span, _)| span);
+        for span in open.history.spans.iter().take(last.saturating_add(1)).filter(|s| s.form == Form::Plain) {
+            let failed = |e| internal(format!("cannot make {} durable: {e}", span.path.display()));
+            self.disk.open(&span.path, OpenMode::Existing).and_then(|mut f| f.sync_data()).map_err(failed)?;
+            if let Some(folder) = span.path.parent() {
+                self.disk.sync_dir(folder).map_err(failed)?;
+            }
+        }
+        Ok(())
     }
 
     /// A fork that failed is not left half made with a writer.
