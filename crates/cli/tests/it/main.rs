@@ -28,6 +28,7 @@ mod show;
 mod state;
 mod times;
 mod write_db;
+mod write_disk;
 mod write_modes;
 mod write_names;
 mod write_run;

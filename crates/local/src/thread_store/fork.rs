@@ -10,7 +10,6 @@ use threadkeep_rollout::appender::Durability;
 use threadkeep_rollout::facts::Depth;
 use threadkeep_rollout::lineage::Span;
 use threadkeep_rollout::name::Form;
-use threadkeep_rollout::name::Form;
 use threadkeep_rollout::records::{BUFFER, LineReader};
 use threadkeep_rollout::seam::OpenMode;
 use threadkeep_store::{Archived, CreateThread, ForkRange, ForkThread, StoreResult, ThreadStoreError, selected_roots};
@@ -128,10 +127,16 @@ impl Inner {
         Ok(())
     }
 
-    /// A fork that failed is not left half made with a writer.
+    /// A fork that failed leaves neither a writer nor a part of a history, which would be listed as a thread. (A crash
+    /// in the middle of a copy can leave that part: whole records of a thread that nobody was told of.)
     fn or_discard(&self, id: ThreadId, result: StoreResult<()>) -> StoreResult<()> {
-        if result.is_err() {
-            // The first failure is the one to tell.
+        if result.is_err()
+            && let Ok(live) = self.live(id)
+        {
+            // The first failure is the one to tell. Its lock is held until the file, which is new and ours, is gone.
+            if live.lock().writer.is_made() {
+                let _ = self.disk.remove(&live.path);
+            }
             let _ = self.discard(id);
         }
         result
