@@ -10,7 +10,7 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result, bail};
 
-pub use self::app_server::{AppServer, Refusal};
+pub use self::app_server::AppServer;
 pub use self::model::{Given, Model, reply_to};
 
 /// A provider on a port where nobody listens: Codex needs one to start, and lists and searches never call it.
@@ -137,6 +137,13 @@ fn native_binary(dir: &Path) -> Option<PathBuf> {
     entries(dir.join("node_modules/@openai"))
         .into_iter()
         .flat_map(|package| entries(package.join("vendor")))
+        .filter(|target| is_for_this_platform(&target.file_name().unwrap_or_default().to_string_lossy()))
         .flat_map(|target| ["bin", "codex"].map(|sub| target.join(sub).join(&name)))
         .find(|path| path.is_file())
+}
+
+/// Whether a target triple is this machine's: the packages of old releases hold those of every platform.
+fn is_for_this_platform(triple: &str) -> bool {
+    let system = if cfg!(target_os = "macos") { "darwin" } else { std::env::consts::OS };
+    triple.starts_with(std::env::consts::ARCH) && triple.contains(system)
 }

@@ -1,4 +1,5 @@
-//! `oracle`: the real Codex opens copies of the fixture homes, and threadkeep must list what it lists, and more.
+//! `oracle`: the real Codex opens copies of the fixture homes, and threadkeep must list what it lists, and more; and
+//! threads that the store writes go on in Codex, and Codex's in the store.
 //!
 //! Both get a copy of their own, because Codex writes into every home it opens.
 
@@ -26,9 +27,12 @@ pub struct Options {
     /// Only three homes: without databases, with one, and with both history modes
     #[arg(long)]
     short: bool,
-    /// Only what is written, not what is listed
-    #[arg(long)]
-    written: bool,
+    /// Only what is written, not what is listed: all scenes, or those with this text in their name
+    #[arg(long, value_name = "SCENE", num_args = 0..=1, default_missing_value = "")]
+    written: Option<String>,
+    /// Only older releases, with what is written here: versions from npm, separated by commas
+    #[arg(long, value_name = "VERSION", value_delimiter = ',', conflicts_with = "written")]
+    versions: Vec<String>,
     /// threadkeep binary to test, instead of building the workspace's
     #[arg(long, value_name = "PATH")]
     bin: Option<PathBuf>,
@@ -60,10 +64,13 @@ pub fn run(options: &Options) -> Result<()> {
     let fixtures = crate::workspace_root().join("fixtures/homes");
     check_fixtures(&fixtures)?;
     let work = codex::peer_dir()?.join(format!("oracle-{}", std::process::id()));
+    if !options.versions.is_empty() {
+        return with_older(&options.versions, &work);
+    }
     let codex = Codex::install(&options.codex)?;
-    if options.written {
+    if let Some(only) = &options.written {
         let extent = if options.short { writing::Extent::Short } else { writing::Extent::Full };
-        writing::run(&codex, &work.join("written"), extent)?;
+        writing::run(&codex, &work.join("written"), extent, only)?;
         return fs::remove_dir_all(&work).with_context(|| format!("cannot remove {}", work.display()));
     }
     let threadkeep = Threadkeep::find_or_build(options.bin.as_deref())?;
@@ -94,12 +101,29 @@ pub fn run(options: &Options) -> Result<()> {
     }
     if failures.is_empty() {
         println!("no differences");
+        println!();
+        let extent = if options.short { writing::Extent::Short } else { writing::Extent::Full };
+        writing::run(&codex, &work.join("written"), extent, "")?;
         return fs::remove_dir_all(&work).with_context(|| format!("cannot remove {}", work.display()));
     }
     for failure in &failures {
         println!("DIFFERENT: {failure}");
     }
     bail!("{} differences from Codex {}; the copies are kept in {}", failures.len(), codex.version, work.display())
+}
+
+/// What is written here goes on in older releases. All are asked, whatever one of them says.
+fn with_older(versions: &[String], work: &Path) -> Result<()> {
+    let mut failed = Vec::new();
+    for version in versions {
+        let played = Codex::install(version).and_then(|codex| writing::run_older(&codex, &work.join(version)));
+        failed.extend(played.err().map(|e| format!("{version}: {e:#}")));
+        println!();
+    }
+    if failed.is_empty() {
+        return fs::remove_dir_all(work).with_context(|| format!("cannot remove {}", work.display()));
+    }
+    bail!("{}; the homes are kept in {}", failed.join("; "), work.display())
 }
 
 /// A new fixture home must come with its counts.

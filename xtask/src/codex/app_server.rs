@@ -87,6 +87,12 @@ impl AppServer {
         self.child.id()
     }
 
+    /// Ends the process as `kill -9` does.
+    pub fn kill(&mut self) -> Result<()> {
+        self.child.kill().and_then(|()| self.child.wait()).context("cannot kill the server")?;
+        Ok(())
+    }
+
     pub fn request(&mut self, method: &str, params: Value) -> Result<Value> {
         self.timed(method, params).map(|(result, _)| result)
     }

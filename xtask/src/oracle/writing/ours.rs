@@ -102,6 +102,14 @@ impl<'s> Ours<'s> {
         self.wait(self.store.read_thread(id, Archived::Included, WithHistory::No))
     }
 
+    /// Takes the turns of an old thread as they are told here; whether Codex tells them in the same words.
+    pub fn adopt(&self, talk: &mut Talk) -> Result<bool> {
+        let turns: Vec<Turn> = self.turns(talk.id)?.into_iter().map(|t| t.1).collect();
+        let same = turns == talk.turns;
+        talk.here = (!same).then_some(turns);
+        Ok(same)
+    }
+
     /// The ids of the turns, oldest first.
     pub fn turn_ids(&self, id: ThreadId) -> StoreResult<Vec<String>> {
         self.turns(id).map(|turns| turns.into_iter().map(|t| t.0).collect())
@@ -155,7 +163,7 @@ impl<'s> Ours<'s> {
         }
         if let Some(turns) = checks.works(format!("{what}, turns"), self.turns(talk.id).map_err(Into::into)) {
             let turns: Vec<Turn> = turns.into_iter().map(|t| t.1).collect();
-            checks.same(format!("{what}, turns"), &turns, &talk.turns);
+            checks.same(format!("{what}, turns"), &turns, talk.here.as_ref().unwrap_or(&talk.turns));
         }
     }
 }

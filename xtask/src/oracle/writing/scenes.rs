@@ -1,3 +1,9 @@
 //! What is played.
 
+pub mod alternate;
+pub mod compressed;
+pub mod forks;
+pub mod locks;
+pub mod names;
+pub mod releases;
 pub mod written;

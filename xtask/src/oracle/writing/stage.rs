@@ -113,7 +113,9 @@ impl Checks {
         self.done += 1;
         let same = found == expected;
         if !same {
-            self.failures.push(format!("{}: found {found:?}, expected {expected:?}", what.as_ref()));
+            let (found, expected) = (format!("{found:?}"), format!("{expected:?}"));
+            let (found, expected) = from_the_difference(&found, &expected);
+            self.failures.push(format!("{}: found {found}, expected {expected}", what.as_ref()));
         }
         same
     }
@@ -135,5 +137,40 @@ impl Checks {
 
     pub fn note(&mut self, note: impl Into<String>) {
         self.notes.insert(note.into());
+    }
+}
+
+/// Two different texts, without most of what is the same before and long after the difference.
+fn from_the_difference(found: &str, expected: &str) -> (String, String) {
+    const BEFORE: usize = 60;
+    const SHOWN: usize = 240;
+    let same = found.chars().zip(expected.chars()).take_while(|(a, b)| a == b).count();
+    let skipped = same.saturating_sub(BEFORE);
+    let cut = |text: &str| {
+        let mark = if skipped > 0 { "…" } else { "" };
+        let rest = if text.chars().count() > skipped + SHOWN { "…" } else { "" };
+        format!("{mark}{}{rest}", text.chars().skip(skipped).take(SHOWN).collect::<String>())
+    };
+    (cut(found), cut(expected))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_differs_is_told_and_counted() {
+        let mut checks = Checks::default();
+        checks.same("a", 1, 1);
+        checks.holds("b", true, "");
+        checks.works("c", Ok(()));
+        assert_eq!((checks.done, checks.failures.len()), (3, 0));
+        checks.same("d", "x".repeat(500) + "1", "x".repeat(500) + "2");
+        checks.holds("e", false, "seen");
+        checks.works::<()>("f", Err(anyhow::anyhow!("broken")));
+        assert_eq!(checks.done, 6);
+        let tail = "x".repeat(60);
+        assert_eq!(checks.failures[0], format!("d: found …{tail}1\", expected …{tail}2\""));
+        assert_eq!(checks.failures[1..], ["e: \"seen\"", "f: broken"]);
     }
 }

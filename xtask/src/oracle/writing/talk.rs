@@ -34,27 +34,38 @@ pub struct Talk {
     pub id: ThreadId,
     pub mode: HistoryMode,
     pub turns: Vec<Turn>,
+    /// The turns as the store tells them, where that is in other words: of old threads the two readers tell compactions
+    /// and reviews apart.
+    pub here: Option<Vec<Turn>>,
+    /// The first turn that stands in the thread's own rollout: what is before it is referred to.
+    pub own_from: usize,
     /// From this turn on the model is given every text of a person and of the agent, word for word.
     pub known_from: usize,
 }
 
 impl Talk {
     pub fn new(id: ThreadId, mode: HistoryMode) -> Self {
-        Self { id, mode, turns: vec![], known_from: 0 }
+        Self { id, mode, turns: vec![], here: None, own_from: 0, known_from: 0 }
     }
 
     pub fn add(&mut self, user: &str, answer: &str) {
-        self.turns.push(vec![Said::new(By::Person, user), Said::new(By::Agent, answer)]);
+        let turn = vec![Said::new(By::Person, user), Said::new(By::Agent, answer)];
+        if let Some(here) = &mut self.here {
+            here.push(turn.clone());
+        }
+        self.turns.push(turn);
     }
 
-    /// The first thing a person said.
+    /// The first thing a person said, in the thread's own rollout.
     pub fn preview(&self) -> Option<&str> {
-        self.turns.iter().flatten().find(|s| s.by == By::Person).map(|s| s.text.as_str())
+        self.turns[self.own_from..].iter().flatten().find(|s| s.by == By::Person).map(|s| s.text.as_str())
     }
 
     /// The same conversation up to and with a turn, as another thread.
     pub fn fork(&self, id: ThreadId, turns: usize) -> Self {
-        Self { id, turns: self.turns[..turns].to_vec(), ..self.clone() }
+        let first = |all: &Vec<Turn>| all[..turns.min(all.len())].to_vec();
+        let here = self.here.as_ref().map(first);
+        Self { id, turns: first(&self.turns), here, known_from: self.known_from.min(turns), ..self.clone() }
     }
 }
 
