@@ -28,7 +28,7 @@ pub struct CodexWriteError {
     /// What SQLite said.
     pub source: rusqlite::Error,
     /// Who has it locked, as far as the system tells.
-    pub holder: Option<Holder>,
+    pub holder: Option<Box<Holder>>,
 }
 
 impl CodexWriteError {
@@ -36,7 +36,7 @@ impl CodexWriteError {
         let mut e = Self { path: path.to_owned(), source, holder: None };
         if e.is_busy() {
             let beside = |suffix: &str| PathBuf::from(format!("{}{suffix}", path.display()));
-            e.holder = locks::holder_of(&[path, &beside("-shm"), &beside("-wal")]);
+            e.holder = locks::holder_of(&[path, &beside("-shm"), &beside("-wal")]).map(Box::new);
         }
         e
     }
@@ -48,7 +48,7 @@ impl CodexWriteError {
     }
 }
 
-fn whom(holder: &Option<Holder>) -> String {
+fn whom(holder: &Option<Box<Holder>>) -> String {
     holder.as_ref().map(|h| format!(" (held by {h})")).unwrap_or_default()
 }
 
