@@ -56,6 +56,8 @@ pub enum Command {
     Show(ShowArgs),
     /// Tell what to run to continue a thread
     Resume(ResumeArgs),
+    /// Homes of agent tasks: prepare, run, resume, clean up
+    Home(crate::cmd::home::args::HomeArgs),
     /// Print completions for a shell
     Completions(CompletionsArgs),
     /// Print the man page

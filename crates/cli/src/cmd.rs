@@ -1,6 +1,7 @@
 //! The subcommands, one file each.
 
 pub mod generate;
+pub mod home;
 pub mod list;
 pub mod resume;
 pub mod search;

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use serde_json::{Value, json};
+use threadkeep_agent_home::HomeError;
 use threadkeep_local::LookupError;
 
 use crate::human::visible_line;
@@ -15,6 +16,7 @@ pub enum Kind {
     NotFound,
     Ambiguous,
     Usage,
+    Refused,
     Failed,
 }
 
@@ -54,6 +56,7 @@ impl Failure {
             Kind::NotFound => ("not_found", 1),
             Kind::Ambiguous => ("ambiguous", 2),
             Kind::Usage => ("usage", 2),
+            Kind::Refused => ("refused", 3),
             Kind::Failed => ("failed", 5),
         }
     }
@@ -95,6 +98,21 @@ impl From<std::io::Error> for Failure {
     fn from(e: std::io::Error) -> Self {
         let broken_pipe = e.kind() == std::io::ErrorKind::BrokenPipe;
         Self { broken_pipe, ..Self::new(Kind::Failed, format!("cannot write the answer: {e}")) }
+    }
+}
+
+impl From<HomeError> for Failure {
+    fn from(e: HomeError) -> Self {
+        let message = e.to_string();
+        match e {
+            HomeError::Usage { .. } | HomeError::Id(_) => Self::new(Kind::Usage, message),
+            HomeError::Missing { .. } => Self::new(Kind::NotFound, message),
+            HomeError::Held { .. } => {
+                Self::new(Kind::Refused, message).hint("wait for that process, or end it; the lock goes with it")
+            }
+            HomeError::Refused { .. } => Self::new(Kind::Refused, message),
+            HomeError::Malformed { .. } | HomeError::Io { .. } => Self::new(Kind::Failed, message),
+        }
     }
 }
 

@@ -43,6 +43,7 @@ fn main() -> ExitCode {
         Command::Search(a) => cmd::search::run(&cli.global, a, &mut out),
         Command::Show(a) => cmd::show::run(&cli.global, a, &mut out),
         Command::Resume(a) => cmd::resume::run(&cli.global, a, &mut out),
+        Command::Home(a) => cmd::home::run(a, &mut out),
         Command::Completions(a) => cmd::generate::completions(a, &mut out),
         Command::Man => cmd::generate::man(&mut out),
     };
