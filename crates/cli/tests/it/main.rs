@@ -14,6 +14,8 @@ mod fixtures;
 mod foreign;
 mod forks;
 mod formats;
+#[cfg(unix)]
+mod homes;
 mod lineage;
 mod listing;
 mod matching;
