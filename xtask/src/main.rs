@@ -7,6 +7,7 @@
 mod codex;
 mod fuzz;
 mod gen_home;
+mod homes;
 mod manifest;
 mod oracle;
 mod peers;
@@ -31,6 +32,8 @@ enum Command {
     GenHome(gen_home::Options),
     /// Damage rollouts at random and read what is left
     Fuzz(fuzz::Options),
+    /// Prepare, run, resume and clean up task homes with very many processes at once, some of them killed
+    Homes(homes::Options),
     /// Compare what threadkeep and the released Codex list of the fixture homes
     Oracle(oracle::Options),
     /// Time threadkeep's commands beside `find`, `rg` and the released Codex, and check their answers
@@ -52,6 +55,7 @@ fn run(command: Command) -> Result<()> {
     match command {
         Command::GenHome(options) => println!("{}", gen_home::run(&options)?),
         Command::Fuzz(options) => fuzz::run(&options)?,
+        Command::Homes(options) => homes::run(&options)?,
         Command::Oracle(options) => oracle::run(&options)?,
         Command::Peers(options) => peers::run(&options)?,
     }
