@@ -1,6 +1,7 @@
 //! The released Codex from npm, as a peer and as an oracle. Nothing here lets it reach beyond this machine.
 
 mod app_server;
+pub mod model;
 
 use std::ffi::OsString;
 use std::fs;
@@ -51,6 +52,13 @@ pub const SOURCE_KINDS: [&str; 10] = [
 pub fn write_config(home: &Path) -> Result<()> {
     let path = home.join("config.toml");
     fs::write(&path, CONFIG).with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// The same, with the stand-in for the model on a port.
+pub fn write_config_for(home: &Path, port: u16) -> Result<()> {
+    let path = home.join("config.toml");
+    let config = CONFIG.replace("127.0.0.1:9/", &format!("127.0.0.1:{port}/"));
+    fs::write(&path, config).with_context(|| format!("cannot write {}", path.display()))
 }
 
 /// Where binaries and homes are kept: `THREADKEEP_PEER`, else `target/peer`. Not under the system's temporary

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};
-use std::io::{Read as _, Write as _};
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
@@ -72,6 +72,8 @@ struct Slot {
     daemon: usize,
     conversation: u64,
     home: PathBuf,
+    /// What it prints: a pipe would fill up while nobody reads it.
+    output: PathBuf,
     started: Instant,
     killed: bool,
     kill_at: Option<Instant>,
@@ -102,6 +104,7 @@ struct Campaign<'o> {
     known: BTreeMap<(&'static str, u64), Vec<String>>,
     homes: u64,
     threads: u64,
+    outputs: u64,
     failures: Vec<String>,
 }
 
@@ -122,6 +125,7 @@ pub fn run(options: &Options) -> Result<()> {
         known: BTreeMap::new(),
         homes: 0,
         threads: 0,
+        outputs: 0,
         failures: vec![],
     };
     campaign.pin_half()?;
@@ -152,7 +156,7 @@ fn pinned(conversation: u64) -> bool {
 impl Campaign<'_> {
     fn home_command(&self, words: &[&str]) -> std::process::Command {
         let mut command = self.threadkeep.command();
-        command.arg("home").arg("--json").args(words).stdin(Stdio::null()).stderr(Stdio::piped());
+        command.arg("home").arg("--json").args(words).stdin(Stdio::null());
         command
     }
 
@@ -278,27 +282,33 @@ impl Campaign<'_> {
         }
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         let mut command = self.home_command(&words);
-        command.stdout(Stdio::piped()).env("WORK", &self.work).env("KEY", format!("{profile} {conversation}"));
+        self.outputs += 1;
+        let output = self.work.join(format!("output-{}", self.outputs));
+        let file = |end: &str| fs::File::create(output.with_extension(end)).context("cannot keep what is printed");
+        command
+            .stdout(file("out")?)
+            .stderr(file("err")?)
+            .env("WORK", &self.work)
+            .env("KEY", format!("{profile} {conversation}"));
         if let Job::Run { thread } = &job {
             let pause = format!("0.{:02}", self.rng.below(40));
             command.env("THREAD", thread).env("PAUSE", pause).stdout(Stdio::null()).stderr(Stdio::null());
         }
         let kill_at = (self.rng.below(12) == 0).then(|| Instant::now() + Duration::from_millis(self.rng.below(400)));
         let child = command.spawn().context("cannot start threadkeep")?;
-        Ok(Slot { child, job, daemon, conversation, home, started: Instant::now(), killed: false, kill_at })
+        Ok(Slot { child, job, daemon, conversation, home, output, started: Instant::now(), killed: false, kill_at })
     }
 
     fn finished(&mut self, slot: &mut Slot, code: Option<i32>) -> Result<Option<(Job, usize, u64, PathBuf)>> {
+        let read = |end: &str| -> Result<String> {
+            let path = slot.output.with_extension(end);
+            let text = fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+            fs::remove_file(path)?;
+            Ok(text)
+        };
+        let (text, errors) = (read("out")?, read("err")?);
         if slot.killed {
             return Ok(None);
-        }
-        let mut text = String::new();
-        let mut errors = String::new();
-        if let Some(stdout) = &mut slot.child.stdout {
-            stdout.read_to_string(&mut text)?;
-        }
-        if let Some(stderr) = &mut slot.child.stderr {
-            stderr.read_to_string(&mut errors)?;
         }
         let key = (DAEMONS[slot.daemon], slot.conversation);
         let answer: Value = serde_json::from_str(&text).unwrap_or_default();

@@ -10,6 +10,7 @@ mod gen_home;
 mod homes;
 mod manifest;
 mod oracle;
+mod oracle_homes;
 mod peers;
 mod threadkeep;
 
@@ -36,6 +37,8 @@ enum Command {
     Homes(homes::Options),
     /// Compare what threadkeep and the released Codex list of the fixture homes
     Oracle(oracle::Options),
+    /// Run the released Codex in task homes that threadkeep prepared
+    OracleHomes(oracle_homes::Options),
     /// Time threadkeep's commands beside `find`, `rg` and the released Codex, and check their answers
     Peers(peers::Options),
 }
@@ -57,6 +60,7 @@ fn run(command: Command) -> Result<()> {
         Command::Fuzz(options) => fuzz::run(&options)?,
         Command::Homes(options) => homes::run(&options)?,
         Command::Oracle(options) => oracle::run(&options)?,
+        Command::OracleHomes(options) => oracle_homes::run(&options)?,
         Command::Peers(options) => peers::run(&options)?,
     }
     Ok(())

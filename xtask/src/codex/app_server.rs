@@ -16,6 +16,9 @@ use super::Codex;
 /// Larger than the two minutes that 0.171 needs to index 50,000 rollouts before it answers its first request.
 const TIMEOUT: Duration = Duration::from_secs(600);
 
+/// A turn with the stand-in for the model takes well under a second.
+const TURN: Duration = Duration::from_secs(60);
+
 /// How long a server may take to end after its stdin is closed.
 const FAREWELL: Duration = Duration::from_secs(5);
 
@@ -110,6 +113,26 @@ impl AppServer {
                 bail!("{method}: {error}");
             }
             return Ok((message["result"].take(), arrived - sent));
+        }
+    }
+
+    /// Says something in a thread and waits for the turn to end.
+    pub fn turn(&mut self, thread: &str, text: &str) -> Result<()> {
+        let input = json!([{"type": "text", "text": text}]);
+        self.request("turn/start", json!({"threadId": thread, "input": input}))?;
+        let begun = Instant::now();
+        loop {
+            let left = TURN.saturating_sub(begun.elapsed());
+            let Ok((_, line)) = self.lines.recv_timeout(left) else {
+                bail!("the turn {text:?} did not end in {} s", TURN.as_secs())
+            };
+            let message: Value = serde_json::from_str(&line).with_context(|| format!("the server wrote {line:?}"))?;
+            if message["method"] == "turn/completed" && message["params"]["threadId"] == thread {
+                return match message["params"]["turn"]["status"].as_str() {
+                    Some("completed") | None => Ok(()),
+                    Some(_) => bail!("the turn {text:?} ended with {}", message["params"]["turn"]),
+                };
+            }
         }
     }
 
