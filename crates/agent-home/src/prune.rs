@@ -19,7 +19,7 @@ use crate::plan::{Action, Because, Decision, Policy, last_use, plan, protection}
 use crate::platform::{Kind, Target, flock_table};
 use crate::reservation::{Hold, Reservation, lock_name};
 use crate::shared::{ROLLOUT_FOLDERS, STORES, SharedHome, TOMBSTONES};
-use crate::store::{Store, read_manifest};
+use crate::store::{STAMP, Store, read_manifest};
 
 /// Whether the plan is carried out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -229,11 +229,13 @@ fn sweep(shared: &SharedHome, out: &mut Pruned) -> Result<(), HomeError> {
     Ok(())
 }
 
+/// Gives a store whose times say nothing one that does, unless someone is at it.
 fn start_clock(shared: &SharedHome, path: &str, now: UtcMillis) -> Result<(), HomeError> {
+    let locks = shared.locks()?;
+    let Some(_alone) = Reservation::take(&locks, &lock_name(path), Hold::Alone, Duration::ZERO)? else { return Ok(()) };
+    // Another clean-up may have removed it since it was looked at.
     let Some(dir) = shared.part(&format!("{STORES}/{path}"))? else { return Ok(()) };
-    let Some(key) = read_manifest(&dir)?.map(|m| m.key) else { return Ok(()) };
-    let store = Store { dir, key, borrowed: None };
-    store.stamp(&store.editing()?, now)
+    dir.put(STAMP, format!("{now}\n").as_bytes(), 0o600).attempt("write", dir.shown(STAMP))
 }
 
 /// Pins a store, or takes the pin off. Tells whether anything changed.

@@ -6,6 +6,7 @@ mod place;
 mod behaviours;
 mod crash;
 mod exposing;
+mod failing;
 mod files;
 mod keys;
 mod migration;

@@ -260,6 +260,18 @@ fn a_store_without_a_manifest_waits() {
 }
 
 #[test]
+fn a_store_of_which_nothing_is_known_waits_and_goes() {
+    let place = Place::new();
+    let dir = place.store(&key("", "a1", "i1"));
+    fs::create_dir_all(dir.join("sessions")).unwrap();
+    let at = |days: i64| prune(&shared(&place), "", policy(14), UtcMillis(NOW.0 + days * DAY), Carry::Through).unwrap();
+    assert!(because(&at(0), &key("", "a1", "i1")).contains("clock starts"));
+    assert_eq!(at(13).removed, 0);
+    assert_eq!(at(15).removed, 1);
+    assert!(!dir.exists());
+}
+
+#[test]
 fn leftovers_of_a_clean_up_that_died_are_swept() {
     let place = Place::new();
     let dir = store(&place, &key("", "a1", "i1"), 1, 1);
