@@ -291,7 +291,9 @@ impl Campaign<'_> {
             .env("WORK", &self.work)
             .env("KEY", format!("{profile} {conversation}"));
         if let Job::Run { thread } = &job {
-            let pause = format!("0.{:02}", self.rng.below(40));
+            // Some work for longer than the retention, and are then kept by nothing but the lock.
+            let long = if self.rng.below(4) == 0 { 1 + self.rng.below(2) } else { 0 };
+            let pause = format!("{long}.{:02}", self.rng.below(40));
             command.env("THREAD", thread).env("PAUSE", pause).stdout(Stdio::null()).stderr(Stdio::null());
         }
         let kill_at = (self.rng.below(12) == 0).then(|| Instant::now() + Duration::from_millis(self.rng.below(400)));
@@ -351,7 +353,7 @@ impl Campaign<'_> {
 
     fn check(&mut self) -> Result<()> {
         // Agents whose wrapper was killed may still be at it.
-        std::thread::sleep(Duration::from_secs(2));
+        std::thread::sleep(Duration::from_secs(4));
         if let Ok(text) = fs::read_to_string(self.work.join("broken")) {
             self.failures.extend(text.lines().map(str::to_owned));
         }

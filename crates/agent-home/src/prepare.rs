@@ -68,7 +68,9 @@ pub fn prepare(options: &Options, world: &World<'_>) -> Result<Prepared, HomeErr
     };
     let mut record = task.record.clone().unwrap_or_default();
     record.format = FORMAT;
-    if let Some(old) = old_key.filter(|old| options.key.as_ref() != Some(old)) {
+    if let Some(old) = old_key.filter(|old| options.key.as_ref() != Some(old))
+        && !was_rekeyed(&shared, &old, options.key.as_ref())?
+    {
         run.leave_conversation(&old, &mut record)?;
         // Said at once: what was put away must not be taken for the new conversation's by a run after a crash.
         record.key = options.key.clone();
@@ -98,6 +100,12 @@ pub fn prepare(options: &Options, world: &World<'_>) -> Result<Prepared, HomeErr
     let report = run.report;
     task.remember(record)?;
     Ok(Prepared { report, reservation })
+}
+
+/// Whether the conversation of the old key goes on under the new one.
+fn was_rekeyed(shared: &SharedHome, old: &StoreKey, new: Option<&StoreKey>) -> Result<bool, HomeError> {
+    let Some(store) = new.map(|new| Store::open(shared, new)).transpose()?.flatten() else { return Ok(false) };
+    Ok(store.manifest()?.is_some_and(|m| m.earlier_keys.contains(old)))
 }
 
 fn open_task(options: &Options, shared: &SharedHome, world: &World<'_>) -> Result<TaskHome, HomeError> {

@@ -104,6 +104,13 @@ fn rekey_moves_a_conversation_whole() {
     assert_eq!(done.report.names[0].name, "mine");
     drop(done);
     assert!(matches!(rekey(&shared(&place), &from, &to, NOW, Duration::ZERO), Err(HomeError::Missing { .. })));
+    // The home of the old key goes on under the new one, with what is its own.
+    place.write("tasks/one/memories/m.md", "the conversation's");
+    let done = run(&Options { key: Some(to.clone()), resume: Some(id(1)), ..place.options("one") });
+    assert_eq!(done.report.outcome, Outcome::Resumed(Presence::Present));
+    assert!(place.task("one").join("memories/m.md").exists());
+    assert!(!place.store(&from).exists());
+    drop(done);
     // Into a store that has something: nothing is overwritten.
     drop(run(&place.issue("three", "old")));
     place.write(format!("tasks/three/sessions/2026/{}", name(1)), "another");

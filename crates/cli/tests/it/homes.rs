@@ -103,6 +103,14 @@ fn the_life_of_a_conversation() {
     assert_eq!(op.json(1, &["present", "--task-home", task, &t(2)])["state"], "absent");
     assert_eq!(op.json(0, &["present", "--issue", "i1", "--agent", "a", &t(1)])["state"], "present");
 
+    // A store is laid out like a home, and is read like one.
+    let output = Command::new(env!("CARGO_BIN_EXE_threadkeep"))
+        .args(["--json", "list", "--all", "--home", text(&resumed["store"])])
+        .output()
+        .expect("the command");
+    let threads: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(threads["threads"][0]["id"], t(1));
+
     let list = op.json(0, &["list"]);
     let stores = list["stores"].as_array().expect("stores");
     assert_eq!(stores.len(), 2);
