@@ -8,6 +8,7 @@ mod codex;
 mod fuzz;
 mod gen_home;
 mod homes;
+mod homes_bench;
 mod manifest;
 mod oracle;
 mod oracle_homes;
@@ -35,6 +36,8 @@ enum Command {
     Fuzz(fuzz::Options),
     /// Prepare, run, resume and clean up task homes with very many processes at once, some of them killed
     Homes(homes::Options),
+    /// Time the preparation of a task home beside a large shared history
+    HomesBench(homes_bench::Options),
     /// Compare what threadkeep and the released Codex list of the fixture homes
     Oracle(oracle::Options),
     /// Run the released Codex in task homes that threadkeep prepared
@@ -59,6 +62,7 @@ fn run(command: Command) -> Result<()> {
         Command::GenHome(options) => println!("{}", gen_home::run(&options)?),
         Command::Fuzz(options) => fuzz::run(&options)?,
         Command::Homes(options) => homes::run(&options)?,
+        Command::HomesBench(options) => homes_bench::run(&options)?,
         Command::Oracle(options) => oracle::run(&options)?,
         Command::OracleHomes(options) => oracle_homes::run(&options)?,
         Command::Peers(options) => peers::run(&options)?,

@@ -9,7 +9,7 @@ use threadkeep_rollout::name::Form;
 use crate::dir::Dir;
 use crate::error::{Attempt as _, HomeError};
 use crate::expose::{Exposed, Exposure, How, expose};
-use crate::find::{Found, Head, Presence, Scan, scan};
+use crate::find::{Found, Head, Presence, Scan, Want, scan};
 use crate::id::ResumeId;
 
 /// A place in which rollouts are looked for.
@@ -203,7 +203,7 @@ fn files_of(source: &Source, id: &ResumeId, out: &mut Brought) -> Vec<Found> {
     }
     let mut found = Scan::default();
     for (dir, at) in &source.folders {
-        scan(dir, at, &|name| name.id == *id, &mut found);
+        scan(dir, at, Want::Thread(id), &mut found);
     }
     out.problems.append(&mut found.problems);
     found.found

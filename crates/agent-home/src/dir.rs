@@ -117,11 +117,16 @@ impl Dir {
 
     /// The names in it, in order.
     pub fn entries(&self) -> io::Result<Vec<(OsString, Kind)>> {
-        // A handle of its own: the position in a folder is shared by all who use one.
-        let fresh = platform::open_folder(&self.handle, Path::new("."), Last::Followed)?;
-        let mut found = platform::entries(&fresh)?;
+        let mut found = self.entries_as_they_come()?;
         found.sort_unstable_by(|a, b| a.0.cmp(&b.0));
         Ok(found)
+    }
+
+    /// The names in it, in the order in which the system tells them.
+    pub fn entries_as_they_come(&self) -> io::Result<Vec<(OsString, Kind)>> {
+        // A handle of its own: the position in a folder is shared by all who use one.
+        let fresh = platform::open_folder(&self.handle, Path::new("."), Last::Followed)?;
+        platform::entries(&fresh)
     }
 
     /// Opens a regular file below it for reading. No component may be a link.

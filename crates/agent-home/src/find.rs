@@ -48,27 +48,57 @@ pub struct Scan {
     pub problems: Vec<(PathBuf, String)>,
 }
 
-/// Walks over the names below a folder once. No link to a folder is followed; links in the place of files are told.
-pub fn scan(root: &Dir, at: &Path, wanted: &dyn Fn(&NamedRollout) -> bool, into: &mut Scan) {
-    descend(root, at, wanted, into, 0);
+/// Which rollouts are wanted.
+#[derive(Debug, Clone, Copy)]
+pub enum Want<'a> {
+    /// All.
+    All,
+    /// Those of a thread.
+    Thread(&'a ResumeId),
 }
 
-fn descend(dir: &Dir, at: &Path, wanted: &dyn Fn(&NamedRollout) -> bool, into: &mut Scan, depth: usize) {
-    let entries = match dir.entries() {
+/// Where the id stands in a name, behind `rollout-`, the time and a dash.
+const ID_AT: usize = 28;
+
+impl Want<'_> {
+    /// Parses a name, if it is wanted. A home has very many names and one of them is meant, so that most are told by
+    /// their bytes.
+    fn parse(self, name: &str) -> Option<NamedRollout> {
+        match self {
+            Self::All => NamedRollout::parse(name),
+            Self::Thread(id) => {
+                let at = name.as_bytes().get(ID_AT..ID_AT + id.as_str().len())?;
+                if !at.eq_ignore_ascii_case(id.as_str().as_bytes()) {
+                    return None;
+                }
+                NamedRollout::parse(name).filter(|named| named.id == *id)
+            }
+        }
+    }
+}
+
+/// Walks over the names below a folder once. No link to a folder is followed; links in the place of files are told.
+pub fn scan(root: &Dir, at: &Path, want: Want<'_>, into: &mut Scan) {
+    let before = into.found.len();
+    descend(root, at, want, into, 0);
+    into.found[before..].sort_by(|a, b| a.path.cmp(&b.path));
+}
+
+fn descend(dir: &Dir, at: &Path, want: Want<'_>, into: &mut Scan, depth: usize) {
+    let entries = match dir.entries_as_they_come() {
         Ok(entries) => entries,
         Err(e) => return into.problems.push((at.to_owned(), e.to_string())),
     };
     for (name, kind) in entries {
         match kind {
             Kind::Folder if depth < MAX_DEPTH => match dir.folder_if_there(&name) {
-                Ok(Some(below)) => descend(&below, &at.join(&name), wanted, into, depth + 1),
+                Ok(Some(below)) => descend(&below, &at.join(&name), want, into, depth + 1),
                 Ok(None) => {}
                 Err(e) => into.problems.push((at.join(&name), e.to_string())),
             },
             Kind::Folder => into.problems.push((at.join(&name), "too deep".into())),
             Kind::File | Kind::Link => {
-                let Some(named) = name.to_str().and_then(NamedRollout::parse) else { continue };
-                if wanted(&named) {
+                if let Some(named) = name.to_str().and_then(|n| want.parse(n)) {
                     into.found.push(Found { dir: dir.clone(), path: at.join(&name), name, named, kind });
                 }
             }

@@ -10,7 +10,7 @@ use threadkeep_rollout::name::Form;
 
 use crate::dir::Dir;
 use crate::error::{Attempt as _, HomeError};
-use crate::find::{Found, Head, Scan, scan};
+use crate::find::{Found, Head, Scan, Want, scan};
 use crate::key::StoreKey;
 use crate::manifest::{FORMAT, Manifest, Pin};
 use crate::platform::{Kind, flock_table};
@@ -187,7 +187,7 @@ fn rollouts(store: &Dir, out: &mut StoreFacts) -> Vec<Found> {
     let mut found = Scan::default();
     for folder in ROLLOUT_FOLDERS {
         match store.folder_if_there(folder) {
-            Ok(Some(dir)) => scan(&dir, Path::new(folder), &|_| true, &mut found),
+            Ok(Some(dir)) => scan(&dir, Path::new(folder), Want::All, &mut found),
             Ok(None) => {}
             // Sessions of an earlier system are behind a link, and never ours to remove.
             Err(_) if store.stat(folder).is_ok_and(|s| s.is_some_and(|s| s.kind == Kind::Link)) => {}
@@ -219,7 +219,7 @@ fn closely(shared: &SharedHome, store: &Dir, out: &mut StoreFacts) {
 #[must_use]
 pub fn references(dir: &Dir, at: &Path, within: &[PathBuf]) -> Vec<(String, String)> {
     let mut found = Scan::default();
-    scan(dir, at, &|_| true, &mut found);
+    scan(dir, at, Want::All, &mut found);
     let mut out = Vec::new();
     for file in found.found {
         let Head::Carries(meta) = file.head(within) else { continue };
@@ -236,7 +236,7 @@ pub fn only_here(store: &Dir) -> BTreeSet<String> {
     let mut found = Scan::default();
     for folder in ROLLOUT_FOLDERS {
         if let Ok(dir) = store.folder(folder) {
-            scan(&dir, Path::new(folder), &|_| true, &mut found);
+            scan(&dir, Path::new(folder), Want::All, &mut found);
         }
     }
     let single = |f: &Found| f.kind == Kind::File && f.dir.stat(&f.name).is_ok_and(|s| s.is_some_and(|s| s.links <= 1));

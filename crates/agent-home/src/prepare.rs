@@ -12,7 +12,7 @@ use crate::bring::{Source, Target, bring, source};
 use crate::dir::Dir;
 use crate::error::{Attempt as _, HomeError};
 use crate::files;
-use crate::find::{Found, Presence, Scan, presence, scan};
+use crate::find::{Found, Presence, Scan, Want, presence, scan};
 use crate::id::{NamedRollout, ResumeId};
 use crate::key::{ConversationKind, StoreKey};
 use crate::manifest::FORMAT;
@@ -220,7 +220,7 @@ impl Run<'_> {
     fn in_task_sessions(&self, id: &ResumeId) -> Result<Presence, HomeError> {
         let Some(dir) = sessions::open(&self.home, "sessions")? else { return Ok(Presence::Absent) };
         let mut found = Scan::default();
-        scan(&dir, Path::new("sessions"), &|n| n.id == *id, &mut found);
+        scan(&dir, Path::new("sessions"), Want::Thread(id), &mut found);
         Ok(presence(&found.found, &self.shared.within()).0)
     }
 
@@ -443,7 +443,7 @@ impl Run<'_> {
                 let (sessions, archived) = (dir.folder("sessions").ok(), dir.folder("archived_sessions").ok());
                 let mut found = Scan::default();
                 for folder in sessions.iter().chain(&archived) {
-                    scan(folder, Path::new(""), &|n| n.id == *id, &mut found);
+                    scan(folder, Path::new(""), Want::Thread(id), &mut found);
                 }
                 if found.found.is_empty() {
                     continue;
@@ -484,7 +484,7 @@ impl Run<'_> {
             let mut left = Scan::default();
             for folder in crate::shared::ROLLOUT_FOLDERS {
                 if let Some(dir) = from.rollouts(folder)? {
-                    scan(&dir, Path::new(folder), &|_| true, &mut left);
+                    scan(&dir, Path::new(folder), Want::All, &mut left);
                 }
             }
             if !left.found.is_empty() || from.manifest()?.is_some_and(|m| !m.threads.is_empty()) {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::dir::Dir;
 use crate::error::{Attempt as _, HomeError};
-use crate::find::{Presence, Scan, presence, scan};
+use crate::find::{Presence, Scan, Want, presence, scan};
 use crate::id::ResumeId;
 use crate::shared::SharedHome;
 use crate::watch::Unwatched;
@@ -39,7 +39,7 @@ pub fn present(place: &Path, shared_home: &Path, id: &ResumeId) -> Result<Presen
         Err(e) => return Err(e),
     };
     let mut found = Scan::default();
-    scan(&sessions, Path::new("sessions"), &|n| n.id == *id, &mut found);
+    scan(&sessions, Path::new("sessions"), Want::Thread(id), &mut found);
     let (state, by) = presence(&found.found, &within);
     let path = by.map(|f| f.path.clone());
     if state == Presence::Absent && !found.problems.is_empty() {

@@ -6,7 +6,7 @@ use threadkeep_record::UtcMillis;
 
 use crate::dir::Dir;
 use crate::error::HomeError;
-use crate::find::{Scan, scan};
+use crate::find::{Scan, Want, scan};
 use crate::names;
 use crate::sessions::{self, Stands};
 use crate::shared::SharedHome;
@@ -37,7 +37,7 @@ pub(crate) fn save_names(
         // A real folder of the home holds this conversation's; a legacy link shows everybody's.
         let mine = matches!(stands, Stands::Folder(_)).then(|| home.folder(folder).ok()).flatten();
         for dir in [store.rollouts(folder)?, mine].into_iter().flatten() {
-            scan(&dir, Path::new(folder), &|_| true, &mut ours);
+            scan(&dir, Path::new(folder), Want::All, &mut ours);
         }
     }
     let is_ours = |id: &str| known.iter().any(|t| t.id == id) || ours.found.iter().any(|f| f.named.id.as_str() == id);
