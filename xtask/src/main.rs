@@ -9,8 +9,11 @@ mod crash;
 mod fuzz;
 mod gen_home;
 mod kill;
+mod homes;
+mod homes_bench;
 mod manifest;
 mod oracle;
+mod oracle_homes;
 mod peers;
 mod threadkeep;
 
@@ -40,8 +43,14 @@ enum Command {
     /// A writer that is killed
     #[command(hide = true)]
     KillChild(kill::child::Options),
+    /// Prepare, run, resume and clean up task homes with very many processes at once, some of them killed
+    Homes(homes::Options),
+    /// Time the preparation of a task home beside a large shared history
+    HomesBench(homes_bench::Options),
     /// Compare what threadkeep and the released Codex list of the fixture homes
     Oracle(oracle::Options),
+    /// Run the released Codex in task homes that threadkeep prepared
+    OracleHomes(oracle_homes::Options),
     /// Time threadkeep's commands beside `find`, `rg` and the released Codex, and check their answers
     Peers(peers::Options),
 }
@@ -64,7 +73,10 @@ fn run(command: Command) -> Result<()> {
         Command::Fuzz(options) => fuzz::run(&options)?,
         Command::Kill(options) => kill::run(&options)?,
         Command::KillChild(options) => kill::child::run(&options)?,
+        Command::Homes(options) => homes::run(&options)?,
+        Command::HomesBench(options) => homes_bench::run(&options)?,
         Command::Oracle(options) => oracle::run(&options)?,
+        Command::OracleHomes(options) => oracle_homes::run(&options)?,
         Command::Peers(options) => peers::run(&options)?,
     }
     Ok(())

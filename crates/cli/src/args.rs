@@ -60,6 +60,8 @@ pub enum Command {
     Rename(RenameArgs),
     /// Make a thread with the history of another
     Fork(ForkArgs),
+    /// Homes of agent tasks: prepare, run, resume, clean up
+    Home(crate::cmd::home::args::HomeArgs),
     /// Print completions for a shell
     Completions(CompletionsArgs),
     /// Print the man page

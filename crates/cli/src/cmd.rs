@@ -3,6 +3,7 @@
 pub mod change;
 pub mod fork;
 pub mod generate;
+pub mod home;
 pub mod list;
 pub mod rename;
 pub mod resume;

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use serde_json::{Value, json};
+use threadkeep_agent_home::HomeError;
 use threadkeep_local::LookupError;
 use threadkeep_store::ThreadStoreError;
 
@@ -123,6 +124,21 @@ impl From<ThreadStoreError> for Failure {
             other => other.to_string(),
         };
         Self::new(kind, message)
+    }
+}
+
+impl From<HomeError> for Failure {
+    fn from(e: HomeError) -> Self {
+        let message = e.to_string();
+        match e {
+            HomeError::Usage { .. } | HomeError::Id(_) => Self::new(Kind::Usage, message),
+            HomeError::Missing { .. } => Self::new(Kind::NotFound, message),
+            HomeError::Held { .. } => {
+                Self::new(Kind::Refused, message).hint("wait for that process, or end it; the lock goes with it")
+            }
+            HomeError::Refused { .. } => Self::new(Kind::Refused, message),
+            HomeError::Malformed { .. } | HomeError::Io { .. } => Self::new(Kind::Failed, message),
+        }
     }
 }
 

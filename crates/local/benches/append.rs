@@ -1,6 +1,7 @@
 //! What an append costs: at the appender and at the trait, beside bare system calls in the same run.
 //!
 //! `cargo bench -p threadkeep-local --bench append`; `--test` runs each once.
+#![allow(clippy::print_stdout, reason = "the table is what it is run for")]
 
 use std::fs::OpenOptions;
 use std::io::Write as _;

@@ -12,8 +12,10 @@ fn item(n: u64) -> NewItem {
     NewItem::model_message("user", &format!("item {n}"))
 }
 
-/// What takes the rollout away.
-const WAYS: [(&str, fn(&Path, &Path)); 5] = [
+/// Takes a rollout of a home away.
+type Way = fn(&Path, &Path);
+
+const WAYS: [(&str, Way); 5] = [
     ("the file", |_, path| std::fs::remove_file(path).unwrap()),
     ("its folder", |_, path| std::fs::remove_dir_all(path.parent().unwrap()).unwrap()),
     ("all sessions", |home, _| std::fs::remove_dir_all(home.join("sessions")).unwrap()),

@@ -15,6 +15,8 @@ mod foreign;
 mod fork;
 mod forks;
 mod formats;
+#[cfg(unix)]
+mod homes;
 mod lineage;
 mod listing;
 mod matching;

@@ -110,18 +110,24 @@ fn b73_a_stale_path_is_no_condition() {
     }
 }
 
+/// A database with a row of the thread and some of its bytes overwritten.
+fn noisy(range: std::ops::Range<usize>) -> Vec<u8> {
+    let home = Home::new();
+    let mut bytes = fs::read(with_row(&home, "state_5.sqlite", "x")).expect("it");
+    let end = range.end.min(bytes.len());
+    bytes[range.start..end].fill(0xa5);
+    bytes
+}
+
 /// Databases that are none, or damaged: the files have the name, and the database stays as it is.
 #[test]
 fn b47_a_database_that_cannot_be_read() {
     for (what, bytes) in [
         ("empty", vec![]),
         ("text", b"not a database\n".repeat(100)),
-        ("noise", {
-            let home = Home::new();
-            let mut bytes = fs::read(with_row(&home, "state_5.sqlite", "x")).expect("it");
-            bytes[..8_192.min(4_096 * 2)].fill(0xa5);
-            bytes
-        }),
+        ("noise at its head", noisy(0..8_192)),
+        ("noise in its second page", noisy(4_096..8_192)),
+        ("noise in most of it", noisy(100..60_000)),
     ] {
         let home = Home::new();
         home.put(&Log::healthy(&t(1), AT));

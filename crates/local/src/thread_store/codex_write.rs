@@ -48,6 +48,10 @@ impl CodexWriteError {
     }
 }
 
+fn is_damaged(e: &rusqlite::Error) -> bool {
+    matches!(e.sqlite_error_code(), Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase))
+}
+
 fn whom(holder: &Option<Box<Holder>>) -> String {
     holder.as_ref().map(|h| format!(" (held by {h})")).unwrap_or_default()
 }
@@ -151,8 +155,13 @@ impl CodexDb<'_> {
         connection.busy_timeout(self.patience).map_err(failed)?;
         // Readers of a database with a rollback journal would let the change begin and not end, when the name already
         // stands elsewhere. With a write-ahead log this is an ordinary writer, whom readers do not mind.
-        let transaction = connection.transaction_with_behavior(TransactionBehavior::Exclusive).map_err(failed)?;
-        let rows = run(&transaction, sql).map_err(failed)?;
+        let begun = connection.transaction_with_behavior(TransactionBehavior::Exclusive);
+        let ran = begun.and_then(|transaction| Ok((run(&transaction, sql)?, transaction)));
+        let (rows, transaction) = match ran {
+            // Codex puts such a database aside and makes another from the files; until then it holds nothing.
+            Err(e) if is_damaged(&e) => return Ok(then().map(|()| CodexUpdate::NothingThere("a damaged database"))),
+            ran => ran.map_err(failed)?,
+        };
         if let Err(e) = then() {
             // Dropping the transaction takes the change back.
             return Ok(Err(e));

@@ -158,6 +158,7 @@ async fn b82_a_killed_holder_blocks_nobody() {
 }
 
 /// Takes a lock in another process.
+#[allow(clippy::zombie_processes, reason = "the caller ends it")]
 fn hold(lock: &Path) -> Child {
     let child = Command::new("flock").args(["--exclusive", "--no-fork"]).arg(lock).args(["sleep", "600"]).spawn();
     let child = child.expect("flock starts");

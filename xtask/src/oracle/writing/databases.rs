@@ -96,7 +96,7 @@ fn read_one(path: &Path) -> Result<Database> {
 
 fn read_table(db: &Connection, name: &str, found: &mut Database) -> Result<()> {
     let mut select = db.prepare(&format!("SELECT * FROM \"{name}\""))?;
-    let columns: Vec<String> = select.column_names().into_iter().map(str::to_owned).collect();
+    let columns: Vec<String> = select.column_names().map(str::to_owned).collect();
     let mut rows = select.query([])?;
     while let Some(row) = rows.next()? {
         let row = columns.iter().enumerate().map(|(i, c)| Ok((c.clone(), text(row, i)?))).collect::<Result<_>>()?;

@@ -1,0 +1,74 @@
+//! What differs between systems: handles of directories, links, reflinks, the system's lock table.
+//!
+//! Linux was run. Other Unix systems share its code except where said; on the rest (`other.rs`) everything goes by
+//! path, so that the promises about swapped directories do not hold there.
+
+#[cfg(unix)]
+mod unix;
+#[cfg(unix)]
+pub use unix::*;
+
+#[cfg(not(unix))]
+mod other;
+#[cfg(not(unix))]
+pub use other::*;
+
+/// What a name stands for. A Windows junction is a link.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// A regular file.
+    File,
+    /// A folder.
+    Folder,
+    /// A symbolic link or a junction.
+    Link,
+    /// A pipe, socket, device, or something the system does not tell.
+    Other,
+}
+
+/// The facts of a name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stat {
+    /// What it is.
+    pub kind: Kind,
+    /// Device; 0 where the system does not tell.
+    pub dev: u64,
+    /// Inode; 0 where the system does not tell.
+    pub ino: u64,
+    /// Length in bytes.
+    pub size: u64,
+    /// Bytes of the blocks that it takes.
+    pub blocks: u64,
+    /// Names that it has.
+    pub links: u64,
+    /// Modification time, milliseconds since the Unix epoch.
+    pub mtime_ms: i64,
+    /// Permission bits; 0 where the system has none.
+    pub mode: u32,
+}
+
+impl Stat {
+    /// Whether two names are the same thing, as far as the system tells.
+    #[must_use]
+    pub fn is_same(&self, other: &Self) -> bool {
+        self.ino != 0 && (self.dev, self.ino) == (other.dev, other.ino)
+    }
+}
+
+/// Whether a link as the last component is followed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Last {
+    /// It is: the two known links of a home, and what the caller named.
+    Followed,
+    /// It is refused.
+    AsItIs,
+}
+
+/// Whether a rename may take the place of something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Target {
+    /// It may.
+    Replaced,
+    /// It must be free.
+    Free,
+}

@@ -1,0 +1,524 @@
+//! Preparing a task home.
+//!
+//! The order of the steps is what makes a crash harmless: the store and what is exposed in it come first, names are saved
+//! before databases are dropped, these are dropped before the link that made them stale is replaced, and every step that
+//! was done is found done by the next run.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::bring::{Source, Target, bring, source};
+use crate::dir::Dir;
+use crate::error::{Attempt as _, HomeError};
+use crate::files;
+use crate::find::{Found, Presence, Scan, Want, presence, scan};
+use crate::id::{NamedRollout, ResumeId};
+use crate::key::{ConversationKind, StoreKey};
+use crate::manifest::FORMAT;
+use crate::names;
+pub use crate::options::{LookUp, Options, Work, World};
+use crate::outcome::{ExposedFile, NamedThread, Outcome, Report, Unavailable};
+use crate::platform::Kind;
+use crate::reservation::{Hold, Reservation, lock_name};
+use crate::save::save_names;
+use crate::sessions::{self, Contents, Leads, Placed, Stands};
+use crate::shared::{STORES, SharedHome, WRITER_LOCKS};
+use crate::state;
+use crate::store::{Adopt, Editing, Store};
+use crate::task::{TaskHome, TaskRecord};
+
+/// A home that is ready.
+#[derive(Debug)]
+pub struct Prepared {
+    /// What was done.
+    pub report: Report,
+    /// Keeps clean-up away from the store; held as long as this lives.
+    pub reservation: Option<Reservation>,
+}
+
+/// Prepares a task home. Nothing is made outside it, `<shared>/threadkeep` and `<shared>/thread-writer-locks`.
+pub fn prepare(options: &Options, world: &World<'_>) -> Result<Prepared, HomeError> {
+    if options.key.as_ref().is_some_and(|k| k.id.is_empty()) {
+        return Err(HomeError::Usage { what: "the id of the conversation is empty".into() });
+    }
+    let shared = SharedHome::open(&options.shared_home, Arc::clone(&world.watch))?;
+    let mut task = open_task(options, &shared, world)?;
+    let old_key = task.record.as_ref().and_then(|r| r.key.clone());
+    let mut run = Run {
+        options,
+        world,
+        shared: &shared,
+        home: task.dir.clone(),
+        report: Report {
+            task_home: task.dir.path().to_owned(),
+            store: None,
+            outcome: Outcome::Fresh,
+            thread_id: options.resume.clone(),
+            exposed: vec![],
+            bases: vec![],
+            migrated: vec![],
+            repaired: vec![],
+            linked: vec![],
+            copied: vec![],
+            kept: vec![],
+            names: vec![],
+            notes: vec![],
+        },
+    };
+    let mut record = task.record.clone().unwrap_or_default();
+    record.format = FORMAT;
+    if let Some(old) = old_key.filter(|old| options.key.as_ref() != Some(old))
+        && !was_rekeyed(&shared, &old, options.key.as_ref())?
+    {
+        run.leave_conversation(&old, &mut record)?;
+        // Said at once: what was put away must not be taken for the new conversation's by a run after a crash.
+        record.key = options.key.clone();
+        task.remember(record.clone())?;
+    }
+    run.writer_locks()?;
+    let reservation = match &options.key {
+        Some(key) => {
+            let locks = shared.locks()?;
+            let name = lock_name(&key.path());
+            let held = Reservation::need(&locks, &name, Hold::Shared, options.patience, "the store")?;
+            run.with_store(key, &mut record)?;
+            Some(held)
+        }
+        None => {
+            run.without_store()?;
+            None
+        }
+    };
+    let done = files::place(&shared, &task.dir, &options.config, &record.copied)?;
+    run.report.linked.extend(done.linked);
+    run.report.copied.extend(done.copied);
+    run.report.repaired.extend(done.repaired);
+    run.report.kept.extend(done.kept);
+    record.copied = done.digests;
+    record.key.clone_from(&options.key);
+    let report = run.report;
+    task.remember(record)?;
+    Ok(Prepared { report, reservation })
+}
+
+/// Whether the conversation of the old key goes on under the new one.
+fn was_rekeyed(shared: &SharedHome, old: &StoreKey, new: Option<&StoreKey>) -> Result<bool, HomeError> {
+    let Some(store) = new.map(|new| Store::open(shared, new)).transpose()?.flatten() else { return Ok(false) };
+    Ok(store.manifest()?.is_some_and(|m| m.earlier_keys.contains(old)))
+}
+
+fn open_task(options: &Options, shared: &SharedHome, world: &World<'_>) -> Result<TaskHome, HomeError> {
+    let wanted = std::path::absolute(&options.task_home).attempt("resolve", &options.task_home)?;
+    let inside = |path: &Path| {
+        let real = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+        let home = std::fs::canonicalize(shared.dir.path()).unwrap_or_else(|_| shared.dir.path().to_owned());
+        ["sessions", "archived_sessions", "threadkeep", WRITER_LOCKS].iter().any(|n| real.starts_with(home.join(n)))
+            || home == real
+    };
+    if inside(&wanted) {
+        return Err(HomeError::Usage { what: format!("the task home is the shared home's own: {}", wanted.display()) });
+    }
+    TaskHome::make(&wanted, Arc::clone(&world.watch), options.patience)
+}
+
+struct Run<'r> {
+    options: &'r Options,
+    world: &'r World<'r>,
+    shared: &'r SharedHome,
+    home: Dir,
+    report: Report,
+}
+
+impl Run<'_> {
+    /// One writer over homes: the locks of a task home are the shared home's.
+    fn writer_locks(&mut self) -> Result<(), HomeError> {
+        let shown = self.home.shown(WRITER_LOCKS);
+        let to = self.shared.dir.made(WRITER_LOCKS).attempt("make folder", self.shared.dir.shown(WRITER_LOCKS))?;
+        let wanted = to.stat_self().attempt("look at", to.path())?;
+        match self.home.stat(WRITER_LOCKS).attempt("look at", &shown)?.map(|s| s.kind) {
+            None => {
+                self.home.put_link(WRITER_LOCKS, to.path(), Kind::Folder).attempt("link", &shown)?;
+                self.report.linked.push(WRITER_LOCKS.into());
+            }
+            Some(Kind::Link) => {
+                if self.home.stat_followed(WRITER_LOCKS).ok().flatten().is_some_and(|s| s.is_same(&wanted)) {
+                    return Ok(());
+                }
+                self.home.put_link(WRITER_LOCKS, to.path(), Kind::Folder).attempt("link", &shown)?;
+                self.report.repaired.push(format!("{WRITER_LOCKS}: was a link to elsewhere"));
+            }
+            Some(Kind::Folder) => {
+                let own = self.home.folder(WRITER_LOCKS).attempt("open folder", &shown)?;
+                let table = crate::platform::flock_table();
+                for (name, _) in own.entries().attempt("read folder", &shown)? {
+                    let by = crate::reservation::holders_in(&own, &name.to_string_lossy(), &table);
+                    if !by.is_empty() {
+                        return Err(HomeError::Held { what: "a thread of this home", path: own.shown(name), by });
+                    }
+                }
+                let aside = self.home.move_aside(WRITER_LOCKS).attempt("move aside", &shown)?;
+                self.home.put_link(WRITER_LOCKS, to.path(), Kind::Folder).attempt("link", &shown)?;
+                self.report.repaired.push(format!("{WRITER_LOCKS}: was a folder of its own, kept as {aside}"));
+            }
+            Some(Kind::File | Kind::Other) => {
+                return Err(HomeError::Refused {
+                    why: "something stands where the writer locks belong".into(),
+                    path: shown,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// The home was another conversation's: what that one left goes into its store, names first.
+    fn leave_conversation(&mut self, old: &StoreKey, record: &mut TaskRecord) -> Result<(), HomeError> {
+        let locks = self.shared.locks()?;
+        let name = lock_name(&old.path());
+        let _held = Reservation::need(&locks, &name, Hold::Shared, self.options.patience, "the store")?;
+        let (store, _, editing) = Store::make(self.shared, old, self.world.now, Adopt::Leave)?;
+        self.save_names(&store, &editing, record)?;
+        for folder in crate::shared::ROLLOUT_FOLDERS {
+            let Some(to) = store.rollouts(folder)? else { continue };
+            let stands = sessions::look(&self.home, folder, self.shared, Some(&to))?;
+            if stands == Stands::Folder(Contents::Some) {
+                sessions::link(&self.home, folder, &stands, &to)?;
+                self.report.migrated.push(format!("{folder}: moved into the store of {}", old.shown()));
+            }
+        }
+        for moved in state::put_away(&self.home, &store.dir)? {
+            self.report.migrated.push(format!("left by {}: {moved}", old.shown()));
+        }
+        record.names.clear();
+        Ok(())
+    }
+
+    fn without_store(&mut self) -> Result<(), HomeError> {
+        for folder in crate::shared::ROLLOUT_FOLDERS {
+            let stands = sessions::look(&self.home, folder, self.shared, None)?;
+            // Codex makes the folder of archived ones when it needs it.
+            if folder == "archived_sessions" && !matches!(stands, Stands::Link(_)) {
+                continue;
+            }
+            if folder == "sessions" && matches!(stands, Stands::Link(_)) {
+                let names = names::read(&self.home)?;
+                self.report.migrated.extend(state::reset(&self.home, &names)?);
+            }
+            let placed = sessions::real_folder(&self.home, folder, &stands)?;
+            self.told(folder, &stands, &placed);
+        }
+        if let Some(id) = &self.options.resume {
+            let there = self.in_task_sessions(id)?;
+            self.report.outcome = match there {
+                Presence::Absent => Outcome::Unavailable(Unavailable::NoConversation),
+                there => Outcome::Resumed(there),
+            };
+        }
+        Ok(())
+    }
+
+    fn in_task_sessions(&self, id: &ResumeId) -> Result<Presence, HomeError> {
+        let Some(dir) = sessions::open(&self.home, "sessions")? else { return Ok(Presence::Absent) };
+        let mut found = Scan::default();
+        scan(&dir, Path::new("sessions"), Want::Thread(id), &mut found);
+        Ok(presence(&found.found, &self.shared.within()).0)
+    }
+
+    fn told(&mut self, folder: &str, stands: &Stands, placed: &Placed) {
+        let text = match (placed, stands) {
+            (Placed::Already, _) | (Placed::Made, _) => return,
+            (Placed::Replaced(aside), Stands::Link(leads)) => {
+                let was = match leads {
+                    Leads::OwnStore => "this conversation's store".to_owned(),
+                    Leads::SharedSessions => "the shared home's history".to_owned(),
+                    Leads::OtherStore(path) => format!("another store, {}", path.display()),
+                    Leads::Foreign(path) => format!("elsewhere, {}", path.display()),
+                };
+                let kept = aside.as_ref().map_or_else(String::new, |a| format!(", kept as {a}"));
+                format!("{folder}: was a link to {was}{kept}")
+            }
+            (Placed::Replaced(_), _) => format!("{folder}: replaced"),
+            (Placed::Merged(0, None), _) => return self.report.linked.push(folder.to_owned()),
+            (Placed::Merged(n, aside), _) => {
+                let kept = aside.as_ref().map_or_else(String::new, |a| format!("; the rest is kept as {a}"));
+                format!("{folder}: {n} files of the home's own folder moved into the store{kept}")
+            }
+        };
+        self.report.migrated.push(text);
+    }
+
+    fn with_store(&mut self, key: &StoreKey, record: &mut TaskRecord) -> Result<(), HomeError> {
+        let (store, opened, editing) = Store::make(self.shared, key, self.world.now, self.options.adopt)?;
+        self.report.store = Some(store.dir.path().to_owned());
+        self.report.repaired.extend(opened.repaired);
+        if let Some(from) = opened.adopted {
+            self.report.migrated.push(format!("sessions moved from {from}"));
+        }
+        let own = self.need(&store, "sessions")?;
+        let stands = sessions::look(&self.home, "sessions", self.shared, Some(&own))?;
+        let counts = self.options.work == Work::Managed && stands == Stands::Folder(Contents::Some);
+        if stands == Stands::Other {
+            return Err(HomeError::Refused {
+                why: "something that is neither a folder nor a link stands here".into(),
+                path: self.home.shown("sessions"),
+            });
+        }
+        if counts {
+            self.save_names(&store, &editing, record)?;
+            if let Some(id) = &self.options.resume {
+                self.report.outcome = match self.in_task_sessions(id)? {
+                    Presence::Absent => Outcome::Unavailable(Unavailable::NotInTaskSessions),
+                    there => Outcome::Resumed(there),
+                };
+            }
+            self.report.kept.push("sessions: the task home's own folder, which counts".into());
+        } else {
+            self.link_store(&store, &editing, &own, &stands, record)?;
+        }
+        self.give_names(&store, record)?;
+        store.stamp(&editing, self.world.now)
+    }
+
+    fn need(&self, store: &Store, folder: &'static str) -> Result<Dir, HomeError> {
+        store
+            .rollouts(folder)?
+            .ok_or_else(|| HomeError::Missing { what: "the store has lost a folder", path: store.dir.shown(folder) })
+    }
+
+    fn link_store(
+        &mut self,
+        store: &Store,
+        editing: &Editing,
+        own: &Dir,
+        stands: &Stands,
+        record: &mut TaskRecord,
+    ) -> Result<(), HomeError> {
+        let archived = self.need(store, "archived_sessions")?;
+        let archived_stands = sessions::look(&self.home, "archived_sessions", self.shared, Some(&archived))?;
+        // What is merged from the home's own folder is in the store before the thread is looked for there.
+        let merging = matches!(stands, Stands::Folder(_));
+        if merging {
+            let placed = sessions::link(&self.home, "sessions", stands, own)?;
+            self.told("sessions", stands, &placed);
+        }
+        if let Some(id) = self.options.resume.clone() {
+            let target = Target { sessions: own.clone(), archived: archived.clone() };
+            self.resume(&id, store, editing, stands, &target)?;
+        }
+        self.save_names(store, editing, record)?;
+        if let Stands::Link(leads) = stands
+            && *leads != Leads::OwnStore
+        {
+            let names = names::read(&self.home)?;
+            self.report.migrated.extend(state::reset(&self.home, &names)?);
+        }
+        if !merging {
+            let placed = sessions::link(&self.home, "sessions", stands, own)?;
+            if placed == Placed::Made {
+                self.report.linked.push("sessions".into());
+            }
+            self.told("sessions", stands, &placed);
+        }
+        let placed = sessions::link(&self.home, "archived_sessions", &archived_stands, &archived)?;
+        if placed == Placed::Made {
+            self.report.linked.push("archived_sessions".into());
+        }
+        self.told("archived_sessions", &archived_stands, &placed);
+        Ok(())
+    }
+
+    fn resume(
+        &mut self,
+        id: &ResumeId,
+        store: &Store,
+        editing: &Editing,
+        stands: &Stands,
+        target: &Target,
+    ) -> Result<(), HomeError> {
+        let mut sources =
+            vec![source("the store".into(), Some(target.sessions.clone()), Some(target.archived.clone()))];
+        if let Stands::Link(Leads::OtherStore(_) | Leads::Foreign(_)) = stands
+            && let Ok(Some(old)) = sessions::open(&self.home, "sessions")
+        {
+            let archived = sessions::open(&self.home, "archived_sessions").ok().flatten();
+            sources.push(source("the folder that sessions led to".into(), Some(old), archived));
+        }
+        let quick = self.other_stores(store, id, &mut sources)?;
+        let mut known = source(
+            "the shared home".into(),
+            self.shared.rollouts("sessions")?,
+            self.shared.rollouts("archived_sessions")?,
+        );
+        known.known = self.world.look_up.and_then(|look_up| look_up(id)).map(|paths| self.known(id, &paths));
+        sources.push(known);
+        let within = self.shared.within();
+        match bring(id, &sources, target, self.options.exposure, &within)? {
+            Ok(brought) => {
+                self.report.outcome = Outcome::Resumed(brought.presence.unwrap_or(Presence::PresentUnverified));
+                self.report.exposed = brought
+                    .exposed
+                    .into_iter()
+                    .map(|(path, how)| ExposedFile { path, how, shares_appends: how.shares_appends() })
+                    .collect();
+                self.report.bases = brought.bases;
+                self.report.notes.extend(brought.notes);
+                self.problems(brought.problems);
+                if let Some(from) = brought.from.filter(|f| f != "the shared home") {
+                    self.report.migrated.push(format!("thread {id}: from {from}"));
+                }
+                if let Some(quick) = quick {
+                    self.take_over(&quick, store, editing)?;
+                }
+                self.finish_take_overs(store, editing)?;
+                let reflinked: Vec<String> = self
+                    .report
+                    .exposed
+                    .iter()
+                    .filter(|e| e.how == crate::expose::How::Reflink)
+                    .map(|e| e.path.to_string_lossy().into_owned())
+                    .collect();
+                store.edit(editing, self.world.now, |m| {
+                    let changed = m.note(id.as_str(), None) | !reflinked.is_empty();
+                    m.shares_blocks.extend(reflinked);
+                    changed
+                })?;
+            }
+            Err(lost) => self.report.outcome = Outcome::Unavailable(Unavailable::Lost(lost)),
+        }
+        Ok(())
+    }
+
+    fn problems(&mut self, problems: Vec<(PathBuf, String)>) {
+        self.report
+            .notes
+            .extend(problems.into_iter().map(|(p, why)| format!("could not be looked into: {}: {why}", p.display())));
+    }
+
+    /// Files that an index knows, as far as they are there.
+    fn known(&self, id: &ResumeId, paths: &[PathBuf]) -> Vec<Found> {
+        let mut found = Vec::new();
+        for path in paths {
+            let mut parts = path.components();
+            let folder = match parts.next().and_then(|c| c.as_os_str().to_str()) {
+                Some("sessions") => "sessions",
+                Some("archived_sessions") => "archived_sessions",
+                Some(_) | None => continue,
+            };
+            let rest = parts.as_path();
+            let (Ok(Some(root)), Some(parent), Some(name)) =
+                (self.shared.rollouts(folder), rest.parent(), rest.file_name())
+            else {
+                continue;
+            };
+            let dir = if parent.as_os_str().is_empty() { Ok(root) } else { root.folder(parent) };
+            let (Ok(dir), Some(named)) = (dir, name.to_str().and_then(NamedRollout::parse)) else { continue };
+            if named.id == *id
+                && let Ok(Some(stat)) = dir.stat(name)
+            {
+                found.push(Found { dir, path: path.clone(), name: name.to_owned(), named, kind: stat.kind });
+            }
+        }
+        found
+    }
+
+    /// Stores of other conversations of this profile that have the thread. Tells the one that is taken over: a quick
+    /// request's.
+    fn other_stores(
+        &self,
+        own: &Store,
+        id: &ResumeId,
+        sources: &mut Vec<Source>,
+    ) -> Result<Option<StoreKey>, HomeError> {
+        let namespace = format!("{STORES}/{}", StoreKey::namespace_of(&own.key.profile));
+        let Some(namespace) = self.shared.part(&namespace)? else { return Ok(None) };
+        let mine = own.dir.stat_self().attempt("look at", own.dir.path())?;
+        let mut quick = None;
+        for (agent, _) in namespace.entries().attempt("read folder", namespace.path())? {
+            let Ok(agent) = namespace.folder(&agent) else { continue };
+            for (name, _) in agent.entries().attempt("read folder", agent.path())? {
+                let Ok(dir) = agent.folder(&name) else { continue };
+                if dir.stat_self().is_ok_and(|s| s.is_same(&mine)) {
+                    continue;
+                }
+                let (sessions, archived) = (dir.folder("sessions").ok(), dir.folder("archived_sessions").ok());
+                let mut found = Scan::default();
+                for folder in sessions.iter().chain(&archived) {
+                    scan(folder, Path::new(""), Want::Thread(id), &mut found);
+                }
+                if found.found.is_empty() {
+                    continue;
+                }
+                let key = crate::store::read_manifest(&dir).ok().flatten().map(|m| m.key);
+                let shown = key.as_ref().map_or_else(|| dir.path().display().to_string(), StoreKey::shown);
+                quick = quick.or_else(|| {
+                    key.filter(|k| k.kind == ConversationKind::Quick && k.path() == relative(&dir, self.shared))
+                });
+                sources.push(source(format!("the store of {shown}"), sessions, archived));
+            }
+        }
+        Ok(quick)
+    }
+
+    /// Moves what is left in a quick request's store into this one. If a task still holds that store, what was linked is
+    /// enough, and the next preparation may do it.
+    fn take_over(&mut self, quick: &StoreKey, store: &Store, editing: &Editing) -> Result<(), HomeError> {
+        let locks = self.shared.locks()?;
+        match Reservation::take(&locks, &lock_name(&quick.path()), Hold::Alone, Duration::ZERO)? {
+            Some(alone) => {
+                if let Some(from) = Store::open(self.shared, quick)? {
+                    let moved = crate::rekey::merge_stores(&from, store, editing, self.world.now)?;
+                    self.report.migrated.extend(moved);
+                    alone.retire(&locks)?;
+                }
+            }
+            None => self.report.notes.push(format!("the store of {} is in use and was left as it is", quick.shown())),
+        }
+        Ok(())
+    }
+
+    /// Finishes what a run that ended in the middle of a take-over left: its manifest says from where.
+    fn finish_take_overs(&mut self, store: &Store, editing: &Editing) -> Result<(), HomeError> {
+        let earlier = store.manifest()?.map(|m| m.earlier_keys).unwrap_or_default();
+        for key in earlier.iter().filter(|k| k.kind == ConversationKind::Quick) {
+            let Some(from) = Store::open(self.shared, key)? else { continue };
+            let mut left = Scan::default();
+            for folder in crate::shared::ROLLOUT_FOLDERS {
+                if let Some(dir) = from.rollouts(folder)? {
+                    scan(&dir, Path::new(folder), Want::All, &mut left);
+                }
+            }
+            if !left.found.is_empty() || from.manifest()?.is_some_and(|m| !m.threads.is_empty()) {
+                self.take_over(key, store, editing)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Copies names that were given in this home since it was last prepared into the store.
+    fn save_names(&mut self, store: &Store, editing: &Editing, record: &mut TaskRecord) -> Result<(), HomeError> {
+        let told = save_names(&self.home, self.shared, store, editing, self.world.now, record)?;
+        self.report.notes.extend(told);
+        Ok(())
+    }
+
+    /// Gives the home the names that the store knows and the home does not, and tells all of them.
+    fn give_names(&mut self, store: &Store, record: &mut TaskRecord) -> Result<(), HomeError> {
+        let Some(manifest) = store.manifest()? else { return Ok(()) };
+        let there = names::read(&self.home)?.names;
+        let mut missing = names::Names::new();
+        for thread in &manifest.threads {
+            let Some(name) = thread.name.clone() else { continue };
+            self.report.names.push(NamedThread { thread_id: thread.id.clone(), name: name.clone() });
+            if there.get(&thread.id) != Some(&name) && record.names.get(&thread.id) != Some(&name) {
+                missing.insert(thread.id.clone(), name.clone());
+            }
+            record.names.insert(thread.id.clone(), name);
+        }
+        names::add(&self.home, &missing, self.world.now)
+    }
+}
+
+/// The path of a store below the folder of stores.
+fn relative(dir: &Dir, shared: &SharedHome) -> String {
+    dir.path().strip_prefix(shared.dir.shown(STORES)).map(|p| p.to_string_lossy().into_owned()).unwrap_or_default()
+}

@@ -1,0 +1,98 @@
+//! A task home: the folder that a task's Codex gets as its home, and what is remembered of how it was prepared.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::dir::Dir;
+use crate::error::{Attempt as _, HomeError};
+use crate::key::StoreKey;
+use crate::reservation::{Hold, Reservation};
+use crate::watch::Watch;
+
+/// What is remembered, in the task home.
+pub const RECORD: &str = "threadkeep-home.json";
+/// Held shared while an agent runs in the home, alone while it is prepared.
+pub const LOCK: &str = ".threadkeep.lock";
+const MAX_RECORD: u64 = 16 << 20;
+
+/// `threadkeep-home.json`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TaskRecord {
+    /// Version of the file.
+    pub format: u32,
+    /// The conversation that the home is for.
+    pub key: Option<StoreKey>,
+    /// Files that were copied, with the digest of what was written.
+    #[serde(default)]
+    pub copied: BTreeMap<String, String>,
+    /// Names of threads as the home had them when it was last prepared: others were given in a task.
+    #[serde(default)]
+    pub names: BTreeMap<String, String>,
+}
+
+/// A task home that is open, with the lock on it.
+#[derive(Debug)]
+pub struct TaskHome {
+    /// Its folder.
+    pub dir: Dir,
+    /// What is remembered; `None` for a home that was never prepared here.
+    pub record: Option<TaskRecord>,
+    lock: Reservation,
+}
+
+impl TaskHome {
+    /// Opens it, making it (0700) where it is not there. Folders above it are the caller's word.
+    pub fn make(path: &Path, watch: Arc<dyn Watch>, patience: Duration) -> Result<Self, HomeError> {
+        let path = std::path::absolute(path).attempt("resolve", path)?;
+        let mut builder = std::fs::DirBuilder::new();
+        builder.recursive(true);
+        #[cfg(unix)]
+        std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+        builder.create(&path).attempt("make the task home", &path)?;
+        Self::open_with(path, watch, Hold::Alone, patience)
+    }
+
+    /// Opens one that was prepared, for an agent to run in.
+    pub fn open(path: &Path, watch: Arc<dyn Watch>, hold: Hold, patience: Duration) -> Result<Self, HomeError> {
+        let path = std::path::absolute(path).attempt("resolve", path)?;
+        if !path.is_dir() {
+            return Err(HomeError::Missing { what: "the task home is not there", path });
+        }
+        Self::open_with(path, watch, hold, patience)
+    }
+
+    fn open_with(path: PathBuf, watch: Arc<dyn Watch>, hold: Hold, patience: Duration) -> Result<Self, HomeError> {
+        let dir = Dir::open(&path, watch).attempt("open the task home", &path)?;
+        let lock = Reservation::need(&dir, LOCK, hold, patience, "the task home")?;
+        let record = read_record(&dir)?;
+        Ok(Self { dir, record, lock })
+    }
+
+    /// Writes what is to be remembered, if it is something else than before.
+    pub fn remember(&mut self, record: TaskRecord) -> Result<(), HomeError> {
+        if self.record.as_ref() != Some(&record) {
+            let mut bytes = serde_json::to_vec_pretty(&record).unwrap_or_default();
+            bytes.push(b'\n');
+            self.dir.put(RECORD, &bytes, 0o600).attempt("write", self.dir.shown(RECORD))?;
+            self.record = Some(record);
+        }
+        Ok(())
+    }
+
+    /// The lock.
+    #[must_use]
+    pub fn lock(&self) -> &Reservation {
+        &self.lock
+    }
+}
+
+/// What is remembered of a task home.
+pub fn read_record(dir: &Dir) -> Result<Option<TaskRecord>, HomeError> {
+    let path = dir.shown(RECORD);
+    let Some(bytes) = dir.read(RECORD, MAX_RECORD).attempt("read", &path)? else { return Ok(None) };
+    serde_json::from_slice(&bytes).map(Some).map_err(|e| HomeError::Malformed { path, why: e.to_string() })
+}

@@ -1,0 +1,15 @@
+//! Task homes on real file systems: the behaviours that operators know, the invariants, and the public bug reports.
+#![cfg(unix)]
+
+mod place;
+
+mod behaviours;
+mod crash;
+mod exposing;
+mod failing;
+mod files;
+mod keys;
+mod migration;
+mod pruning;
+mod reports;
+mod safety;

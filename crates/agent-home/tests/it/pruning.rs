@@ -1,0 +1,341 @@
+//! Clean-up.
+
+use std::fs;
+use std::time::Duration;
+
+use threadkeep_agent_home::inventory::{Look, stores};
+use threadkeep_agent_home::manifest::Pin;
+use threadkeep_agent_home::plan::{Action, Policy};
+use threadkeep_agent_home::prune::{Carry, Pruned, pin, prune};
+use threadkeep_agent_home::shared::SharedHome;
+use threadkeep_agent_home::watch::Unwatched;
+use threadkeep_agent_home::{StoreKey, World, prepare};
+use threadkeep_record::UtcMillis;
+
+use crate::place::{DAY, NOW, Place, fork, key, log, name, record, run_at, touch};
+
+fn shared(place: &Place) -> SharedHome {
+    SharedHome::open(&place.shared(), std::sync::Arc::new(Unwatched)).unwrap()
+}
+
+fn days(n: i64) -> UtcMillis {
+    UtcMillis(NOW.0 - n * DAY)
+}
+
+/// A store that was last used so many days ago, with one rollout of that time.
+fn store(place: &Place, key: &StoreKey, n: u32, ago: i64) -> std::path::PathBuf {
+    let task = format!("made-{n}");
+    let options = threadkeep_agent_home::Options { key: Some(key.clone()), ..place.options(&task) };
+    drop(run_at(&options, days(ago)));
+    let file = place.write(format!("tasks/{task}/sessions/2026/{}", name(n)), record(n, &days(ago).to_string(), ""));
+    touch(&file, days(ago));
+    fs::remove_dir_all(place.task(&task)).unwrap();
+    place.store(key)
+}
+
+fn policy(days: u64) -> Policy {
+    Policy { retention: Some(Duration::from_secs(days * 24 * 3600)), max_bytes: None }
+}
+
+fn clean(place: &Place, profile: &str, policy: Policy) -> Pruned {
+    let dry = prune(&shared(place), profile, policy, NOW, Carry::Out).unwrap();
+    let done = prune(&shared(place), profile, policy, NOW, Carry::Through).unwrap();
+    assert_eq!(dry.plan, done.plan, "a dry run shows what a real one does");
+    assert_eq!(done.removed, done.plan.iter().filter(|d| d.action == Action::Remove).count() as u64);
+    done
+}
+
+fn because(done: &Pruned, key: &StoreKey) -> String {
+    done.plan.iter().find(|d| d.store == key.path()).map(|d| d.because.text()).unwrap_or_default()
+}
+
+#[test]
+fn prune_codex_session_stores() {
+    let place = Place::new();
+    let idle = store(&place, &key("", "a1", "idle"), 1, 20);
+    let fresh = store(&place, &key("", "a1", "fresh"), 2, 2);
+    let other = store(&place, &key("", "a2", "other"), 3, 3);
+    for zero in [Policy::default(), policy(0), Policy { max_bytes: Some(0), retention: Some(Duration::ZERO) }] {
+        assert_eq!(clean(&place, "", zero).removed, 0);
+        assert!(idle.exists(), "nothing asked for removes nothing");
+    }
+    let done = clean(&place, "", policy(14));
+    assert_eq!((done.removed, idle.exists(), fresh.exists(), other.exists()), (1, false, true, true));
+    assert!(done.freed_bytes > 0);
+    assert_eq!(fs::read_dir(place.shared().join("threadkeep/tombstones")).unwrap().count(), 0);
+}
+
+#[test]
+fn prune_reopened_store_not_reclaimed() {
+    let place = Place::new();
+    let reopened = store(&place, &key("", "a1", "i1"), 1, 20);
+    // Mounted again, nothing written yet.
+    drop(run_at(&place.issue("again", "i1"), days(0)));
+    assert_eq!(clean(&place, "", policy(14)).removed, 0);
+    assert!(reopened.exists());
+}
+
+#[test]
+fn prune_active_store_not_reclaimed() {
+    let place = Place::new();
+    let held = store(&place, &key("", "a1", "i1"), 1, 20);
+    let prepared = run_at(&place.issue("long", "i1"), days(19));
+    let done = prune(&shared(&place), "", policy(14), NOW, Carry::Through).unwrap();
+    assert_eq!(done.removed, 0);
+    assert!(held.exists());
+    assert!(because(&done, &key("", "a1", "i1")).contains(&std::process::id().to_string()), "{done:?}");
+    drop(prepared);
+    assert_eq!(clean(&place, "", policy(14)).removed, 1);
+    assert!(!held.exists());
+}
+
+#[test]
+fn prune_isolates_profiles_and_names_them() {
+    let place = Place::new();
+    let mine = store(&place, &key("one", "a1", "i1"), 1, 20);
+    let theirs = store(&place, &key("two", "a1", "i1"), 2, 20);
+    let default = store(&place, &key("", "a1", "i1"), 3, 20);
+    let done = clean(&place, "one", policy(14));
+    assert_eq!((done.removed, mine.exists(), theirs.exists(), default.exists()), (1, false, true, true));
+    assert_eq!(done.out_of_scope, ["default", "p-two"]);
+}
+
+#[test]
+fn prune_no_cross_profile_collision() {
+    let place = Place::new();
+    let pairs = [("", "default"), ("a.b", "ab"), ("prod", "Prod"), ("a-b", "a_b"), ("x", "x ")];
+    for (n, (a, b)) in pairs.into_iter().enumerate() {
+        let n = u32::try_from(n).unwrap() * 2;
+        let (one, two) = (store(&place, &key(a, "g", "i"), n, 20), store(&place, &key(b, "g", "i"), n + 1, 20));
+        assert_eq!(clean(&place, a, policy(14)).removed, 1, "{a:?}");
+        assert!(!one.exists() && two.exists(), "{a:?} {b:?}");
+    }
+}
+
+#[test]
+fn prune_removes_empty_agent_dir() {
+    let place = Place::new();
+    let gone = store(&place, &key("", "a1", "i1"), 1, 20);
+    let stays = store(&place, &key("", "a2", "i1"), 2, 20);
+    fs::write(stays.parent().unwrap().join("stray"), "unknown").unwrap();
+    clean(&place, "", policy(14));
+    assert!(!gone.parent().unwrap().exists());
+    assert_eq!(fs::read_to_string(stays.parent().unwrap().join("stray")).unwrap(), "unknown");
+    // And is made again.
+    drop(run_at(&place.issue("again", "i1"), NOW));
+    assert!(gone.exists());
+}
+
+#[test]
+fn pinned_named_referenced_and_recent_are_kept_with_reasons() {
+    let place = Place::new();
+    let k = |issue: &str| key("", "a1", issue);
+    store(&place, &k("idle"), 1, 40);
+    store(&place, &k("pinned"), 2, 40);
+    store(&place, &k("named"), 3, 40);
+    store(&place, &k("base"), 4, 40);
+    store(&place, &k("parent"), 5, 40);
+    let active = store(&place, &k("active"), 6, 40);
+    store(&place, &k("child"), 7, 1);
+    pin(&shared(&place), &k("pinned"), Some(Pin { at: NOW, why: Some("release".into()) }), NOW, Duration::ZERO)
+        .unwrap();
+    // A name given by a person.
+    let task = run_at(&place.issue("n", "named"), days(40));
+    drop(task);
+    place.write(
+        "tasks/n/session_index.jsonl",
+        format!("{{\"id\":\"{}\",\"thread_name\":\"mine\"}}\n", crate::place::t(3)),
+    );
+    drop(run_at(&place.issue("n", "named"), days(40)));
+    // A fork by reference in the shared home, and a spawned agent in another store.
+    place.write(format!("shared/sessions/{}", name(8)), fork(8, 4, 10));
+    let spawned = format!(
+        ",\"parent_thread_id\":\"{}\",\"source\":{{\"subagent\":{{\"thread_spawn\":{{\"parent_thread_id\":\"{}\",\"depth\":1}}}}}}",
+        crate::place::t(5),
+        crate::place::t(5)
+    );
+    fs::write(place.store(&k("child")).join("sessions").join(name(9)), record(9, &days(1).to_string(), &spawned))
+        .unwrap();
+    // Made long ago, written yesterday, by its records; its file says 1970.
+    let file = active.join("sessions/2026").join(name(6));
+    fs::write(&file, record(6, &days(40).to_string(), "") + &record(6, &days(1).to_string(), "")).unwrap();
+    touch(&file, UtcMillis(0));
+    let done = clean(&place, "", policy(30));
+    let why: Vec<String> =
+        ["pinned", "named", "base", "parent", "active", "child"].map(|i| because(&done, &k(i))).into();
+    assert_eq!(why[0], "pinned: release");
+    assert_eq!(why[1], "named: mine");
+    assert!(why[2].contains("refers to"), "{why:?}");
+    assert!(why[3].contains("refers to"), "{why:?}");
+    assert_eq!((&*why[4], &*why[5]), ("used recently", "used recently"));
+    assert_eq!(done.removed, 1);
+    assert!(!place.store(&k("idle")).exists());
+}
+
+#[test]
+fn a_time_in_the_future_keeps_nothing_for_ever() {
+    let place = Place::new();
+    let ahead = store(&place, &key("", "a1", "ahead"), 1, 20);
+    touch(&ahead.join("sessions/2026").join(name(1)), UtcMillis(NOW.0 + 400 * DAY));
+    assert_eq!(clean(&place, "", policy(14)).removed, 1, "its other times count");
+    assert!(!ahead.exists());
+    // Nothing but future times: the clock starts, once.
+    let all = store(&place, &key("", "a1", "all"), 2, -300);
+    let first = prune(&shared(&place), "", policy(14), NOW, Carry::Through).unwrap();
+    assert_eq!((first.removed, because(&first, &key("", "a1", "all")).contains("clock starts")), (0, true));
+    let soon = UtcMillis(NOW.0 + 10 * DAY);
+    assert_eq!(prune(&shared(&place), "", policy(14), soon, Carry::Through).unwrap().removed, 0);
+    let later = UtcMillis(NOW.0 + 15 * DAY);
+    assert_eq!(prune(&shared(&place), "", policy(14), later, Carry::Through).unwrap().removed, 1);
+    assert!(!all.exists());
+}
+
+#[test]
+fn the_least_recently_used_go_first_until_the_budget_holds() {
+    let place = Place::new();
+    for (n, ago) in [(1, 5), (2, 9), (3, 7), (4, 0)] {
+        let dir = store(&place, &key("", "a1", &format!("i{n}")), n, ago);
+        fs::write(dir.join("sessions/big"), vec![1u8; 1 << 20]).unwrap();
+    }
+    let sizes: u64 = stores(&shared(&place), "default", Look::List).unwrap().iter().map(|s| s.bytes).sum();
+    let budget = Policy { retention: None, max_bytes: Some(sizes - (1 << 20)) };
+    let done = clean(&place, "", budget);
+    assert_eq!(done.removed, 1);
+    assert!(!place.store(&key("", "a1", "i2")).exists(), "the oldest");
+    let done = clean(&place, "", Policy { retention: None, max_bytes: Some(1) });
+    assert_eq!(done.removed, 2);
+    assert!(place.store(&key("", "a1", "i4")).exists(), "just used");
+}
+
+#[test]
+fn invariant_9_freed_bytes_are_blocks_really_freed() {
+    let place = Place::new();
+    let dir = store(&place, &key("", "a1", "i1"), 1, 20);
+    let linked = place.write(format!("shared/sessions/{}", name(2)), vec![b'x'; 1 << 20]);
+    fs::hard_link(&linked, dir.join("sessions").join(name(2))).unwrap();
+    let sparse = fs::File::create(dir.join("sessions/hole")).unwrap();
+    sparse.set_len(1 << 30).unwrap();
+    let planned = prune(&shared(&place), "", policy(14), NOW, Carry::Out).unwrap().plan[0].bytes;
+    let done = clean(&place, "", policy(14));
+    assert_eq!(done.removed, 1);
+    assert!(done.freed_bytes <= planned && done.freed_bytes < 1 << 20, "{}", done.freed_bytes);
+    assert!(linked.exists());
+}
+
+#[test]
+fn invariant_10_any_doubt_means_keep() {
+    for doubt in ["manifest", "newer", "foreign", "unreadable"] {
+        let place = Place::new();
+        let dir = store(&place, &key("", "a1", "i1"), 1, 40);
+        let manifest = dir.join("store.json");
+        let text = fs::read_to_string(&manifest).unwrap();
+        match doubt {
+            "manifest" => fs::write(&manifest, "{").unwrap(),
+            "newer" => fs::write(&manifest, text.replace("\"format\": 1", "\"format\": 2")).unwrap(),
+            "foreign" => fs::write(&manifest, text.replace("i1", "i2")).unwrap(),
+            _ => {
+                // Deeper than anything of ours: nobody knows what is down there.
+                let mut deep = dir.join("sessions");
+                for n in 0..20 {
+                    deep = deep.join(n.to_string());
+                }
+                fs::create_dir_all(&deep).unwrap();
+            }
+        }
+        let done = clean(&place, "", policy(14));
+        assert_eq!(done.removed, 0, "{doubt}");
+        assert!(because(&done, &key("", "a1", "i1")).starts_with("not certain"), "{doubt}: {done:?}");
+        assert!(dir.exists());
+    }
+}
+
+#[test]
+fn a_store_without_a_manifest_waits() {
+    let place = Place::new();
+    let dir = store(&place, &key("", "a1", "i1"), 1, 2);
+    fs::remove_file(dir.join("store.json")).unwrap();
+    assert_eq!(clean(&place, "", policy(1)).removed, 0, "it may be one that is being made");
+    let later = UtcMillis(NOW.0 + 2 * DAY);
+    assert_eq!(prune(&shared(&place), "", policy(1), later, Carry::Through).unwrap().removed, 1);
+}
+
+#[test]
+fn a_store_of_which_nothing_is_known_waits_and_goes() {
+    let place = Place::new();
+    let dir = place.store(&key("", "a1", "i1"));
+    fs::create_dir_all(dir.join("sessions")).unwrap();
+    let at = |days: i64| prune(&shared(&place), "", policy(14), UtcMillis(NOW.0 + days * DAY), Carry::Through).unwrap();
+    assert!(because(&at(0), &key("", "a1", "i1")).contains("clock starts"));
+    assert_eq!(at(13).removed, 0);
+    assert_eq!(at(15).removed, 1);
+    assert!(!dir.exists());
+}
+
+#[test]
+fn leftovers_of_a_clean_up_that_died_are_swept() {
+    let place = Place::new();
+    let dir = store(&place, &key("", "a1", "i1"), 1, 1);
+    let grave = place.shared().join("threadkeep/tombstones/dead-1-0");
+    fs::create_dir_all(grave.parent().unwrap()).unwrap();
+    fs::rename(&dir, &grave).unwrap();
+    let dry = prune(&shared(&place), "", policy(14), NOW, Carry::Out).unwrap();
+    assert!(dry.swept.is_empty() && grave.exists());
+    let done = prune(&shared(&place), "", policy(14), NOW, Carry::Through).unwrap();
+    assert_eq!(done.swept, ["dead-1-0"]);
+    assert!(!grave.exists());
+}
+
+#[test]
+fn a_link_in_a_store_is_removed_and_not_followed() {
+    let place = Place::new();
+    let dir = store(&place, &key("", "a1", "i1"), 1, 20);
+    let kept = place.write("elsewhere/file", "kept");
+    std::os::unix::fs::symlink(kept.parent().unwrap(), dir.join("sessions/link")).unwrap();
+    assert_eq!(clean(&place, "", policy(14)).removed, 1);
+    assert_eq!(fs::read_to_string(kept).unwrap(), "kept");
+}
+
+#[test]
+fn a_thread_that_is_written_keeps_its_store() {
+    let place = Place::new();
+    let dir = store(&place, &key("", "a1", "i1"), 1, 20);
+    let lock = threadkeep_rollout::writer_lock::WriterLock::acquire(
+        &place.shared(),
+        threadkeep_record::ThreadId::parse(&crate::place::t(1)).unwrap(),
+        "test",
+    )
+    .unwrap();
+    let done = clean(&place, "", policy(14));
+    assert!(because(&done, &key("", "a1", "i1")).starts_with("being written"), "{done:?}");
+    drop(lock);
+    assert_eq!(clean(&place, "", policy(14)).removed, 1);
+    assert!(!dir.exists());
+}
+
+#[test]
+fn invariant_5_a_store_that_is_taken_between_plan_and_removal_is_kept() {
+    // Tasks prepare and let go in a loop while clean-up, to which everything looks old, runs in another.
+    let place = Place::new();
+    let ahead = UtcMillis(NOW.0 + 100 * DAY);
+    std::thread::scope(|scope| {
+        let tasks: Vec<_> = (0..3)
+            .map(|n| {
+                let place = &place;
+                scope.spawn(move || {
+                    for round in 0..30 {
+                        let options = place.issue(&format!("t{n}"), "i1");
+                        let held = prepare(&options, &World::at(NOW)).unwrap();
+                        let file = place.task(&format!("t{n}")).join("sessions").join(name(n * 100 + round));
+                        fs::write(&file, log(n * 100 + round)).unwrap();
+                        std::thread::yield_now();
+                        assert!(file.exists(), "removed while it was held");
+                        drop(held);
+                    }
+                })
+            })
+            .collect();
+        while !tasks.iter().all(std::thread::ScopedJoinHandle::is_finished) {
+            prune(&shared(&place), "", policy(14), ahead, Carry::Through).unwrap();
+        }
+    });
+}
