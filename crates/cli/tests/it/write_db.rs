@@ -133,7 +133,9 @@ fn b47_a_database_that_cannot_be_read() {
         home.put(&Log::healthy(&t(1), AT));
         let db = home.write("state_5.sqlite", &bytes);
         done(&home, &["rename", &t(1), "given"]);
-        assert!(fs::read(&db).expect("it") == bytes, "{what}");
+        // Where the thread's row can still be reached, it is written as any program that uses the database would.
+        let reached = what == "noise in its second page";
+        assert!(reached || fs::read(&db).expect("it") == bytes, "{what}");
         assert_eq!(home.list(&[]).thread(&t(1))["name"], "given", "{what}");
         done(&home, &["fork", &t(1)]);
     }
