@@ -10,7 +10,7 @@ use anyhow::{Context as _, Result, bail};
 use clap::Args;
 use serde_json::{Value, json};
 
-use crate::codex::{self, AppServer, Codex, SOURCE_KINDS, Model};
+use crate::codex::{self, AppServer, Codex, Model, SOURCE_KINDS};
 use crate::threadkeep::Threadkeep;
 
 #[derive(Debug, Clone, Args)]
