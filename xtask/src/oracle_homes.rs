@@ -42,6 +42,7 @@ pub fn run(options: &Options) -> Result<()> {
     let thread = stage.first_task(&person)?;
     stage.next_task(&thread, &person)?;
     stage.one_writer(&thread)?;
+    stage.a_fork(&person)?;
     stage.persons_thread(&person)?;
     println!("all as it should be");
     fs::remove_dir_all(&stage.work).with_context(|| format!("cannot remove {}", stage.work.display()))
@@ -151,6 +152,26 @@ impl Stage {
         let read = second.request("thread/read", json!({"threadId": thread, "includeTurns": true}))?;
         let turns = read["thread"]["turns"].as_array().map_or(0, Vec::len);
         expect("and writes when the first is done: four turns", turns == 4, &read)
+    }
+
+    /// A fork refers to its parent's records instead of copying them.
+    fn a_fork(&self, person: &str) -> Result<()> {
+        let mut server = AppServer::start(&self.codex, &self.shared())?;
+        server.request("thread/resume", json!({"threadId": person}))?;
+        let answer = server.request("thread/fork", json!({"threadId": person}))?;
+        let fork = answer["thread"]["id"].as_str().context("a fork without an id")?.to_owned();
+        server.turn(&fork, "in the fork")?;
+        drop(server);
+        let prepared = self.prepare("six", "i4", Some(&fork))?;
+        let bases = prepared["bases"].as_array().map_or(0, Vec::len);
+        expect("a fork comes with its base", prepared["outcome"] == "resumed" && bases == 1, &prepared)?;
+        let mut server = AppServer::start(&self.codex, &self.task("six"))?;
+        server.request("thread/resume", json!({"threadId": fork}))?;
+        server.turn(&fork, "the fork goes on in a task")?;
+        let read = server.request("thread/read", json!({"threadId": fork, "includeTurns": true}))?;
+        let turns = read["thread"]["turns"].as_array().map_or(0, Vec::len);
+        // What it inherited, Codex 0.171 shows only in a home whose own history database has read the parent.
+        expect("and goes on in the task: two turns of its own", turns >= 2, &read)
     }
 
     fn persons_thread(&self, person: &str) -> Result<()> {

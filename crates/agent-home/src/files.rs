@@ -86,12 +86,15 @@ fn auth(shared: &SharedHome, home: &Dir, before: &BTreeMap<String, String>, done
         Ok(()) => done.linked.push(AUTH.into()),
         Err(link_error) => {
             let bytes = shared.dir.file_followed(AUTH).and_then(read_all).attempt("read", &target)?;
+            done.digests.insert(AUTH.into(), digest(&bytes));
+            if home.read(AUTH, MAX_COPIED).attempt("read", &shown)?.is_some_and(|b| b == bytes) {
+                return Ok(());
+            }
             home.put(AUTH, &bytes, tightened(&source)).map_err(|source| HomeError::Io {
                 attempt: "place a link or a copy of the login (it cannot be linked either)",
                 path: shown.clone(),
                 source,
             })?;
-            done.digests.insert(AUTH.into(), digest(&bytes));
             done.copied.push(format!("{AUTH}: cannot be linked ({link_error})"));
         }
     }

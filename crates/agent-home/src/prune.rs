@@ -60,7 +60,7 @@ pub fn prune(
     // Heads of the whole shared home are read only for stores that would go.
     let first = plan(&list, policy, now);
     if first.iter().any(|d| d.action == Action::Remove) {
-        refer(shared, &mut list, &first)?;
+        refer(shared, &mut list)?;
     }
     let mut out = Pruned {
         plan: plan(&list, policy, now),
@@ -98,7 +98,7 @@ pub fn prune(
 }
 
 /// Notes which stores hold a thread that another thread elsewhere needs.
-fn refer(shared: &SharedHome, list: &mut [StoreFacts], first: &[Decision]) -> Result<(), HomeError> {
+fn refer(shared: &SharedHome, list: &mut [StoreFacts]) -> Result<(), HomeError> {
     let within = shared.within();
     let mut all: Vec<(Option<String>, String, String)> = Vec::new();
     for folder in ROLLOUT_FOLDERS {
@@ -117,10 +117,8 @@ fn refer(shared: &SharedHome, list: &mut [StoreFacts], first: &[Decision]) -> Re
             }
         }
     }
-    for (facts, decision) in list.iter_mut().zip(first) {
-        if decision.action != Action::Remove {
-            continue;
-        }
+    // All of them: what these references keep may make a budget choose others.
+    for facts in list.iter_mut() {
         let Some(dir) = shared.part(&format!("{STORES}/{}", facts.path))? else { continue };
         let only: BTreeSet<String> = only_here(&dir);
         facts.referenced = all

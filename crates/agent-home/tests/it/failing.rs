@@ -54,6 +54,9 @@ fn b98_where_the_login_cannot_be_linked_it_is_copied_and_refreshed_or_the_prepar
         assert_eq!(fs::read_to_string(&auth).unwrap(), text, "refreshed every time");
         assert!(report.copied.iter().any(|c| c.starts_with("auth.json")), "{report:?}");
         assert_eq!(mode(&auth), 0o600);
+        let before = inode(&auth);
+        run(&options, no_auth_link).unwrap();
+        assert_eq!(inode(&auth), before, "written only where it changed");
         let told = format!("{:?}", report.repaired);
         assert!(!told.contains("aside"), "our own copy is not kept: {told}");
     }

@@ -208,6 +208,23 @@ fn the_least_recently_used_go_first_until_the_budget_holds() {
 }
 
 #[test]
+fn a_budget_that_a_reference_diverts_does_not_take_another_base() {
+    let place = Place::new();
+    let k = |issue: &str| key("", "a1", issue);
+    for (n, ago) in [(1, 9), (2, 8), (3, 7)] {
+        let dir = store(&place, &k(&format!("i{n}")), n, ago);
+        fs::write(dir.join("sessions/big"), vec![1u8; 1 << 20]).unwrap();
+    }
+    // The two oldest are bases of the person's forks.
+    for (fork_of, n) in [(1, 11), (2, 12)] {
+        place.write(format!("shared/sessions/{}", name(n)), fork(n, fork_of, 10));
+    }
+    let done = clean(&place, "", Policy { retention: None, max_bytes: Some((5 << 20) / 2) });
+    assert_eq!(done.removed, 1);
+    assert!(!place.store(&k("i3")).exists() && place.store(&k("i1")).exists() && place.store(&k("i2")).exists());
+}
+
+#[test]
 fn invariant_9_freed_bytes_are_blocks_really_freed() {
     let place = Place::new();
     let dir = store(&place, &key("", "a1", "i1"), 1, 20);
