@@ -37,6 +37,8 @@ pub struct Talk {
     /// The turns as the store tells them, where that is in other words: of old threads the two readers tell compactions
     /// and reviews apart.
     pub here: Option<Vec<Turn>>,
+    /// What an old thread's preview was: for a fork it depends on the release that made it.
+    pub old_preview: Option<String>,
     /// The first turn that stands in the thread's own rollout: what is before it is referred to.
     pub own_from: usize,
     /// From this turn on the model is given every text of a person and of the agent, word for word.
@@ -45,7 +47,7 @@ pub struct Talk {
 
 impl Talk {
     pub fn new(id: ThreadId, mode: HistoryMode) -> Self {
-        Self { id, mode, turns: vec![], here: None, own_from: 0, known_from: 0 }
+        Self { id, mode, turns: vec![], here: None, old_preview: None, own_from: 0, known_from: 0 }
     }
 
     pub fn add(&mut self, user: &str, answer: &str) {
@@ -58,14 +60,22 @@ impl Talk {
 
     /// The first thing a person said, in the thread's own rollout.
     pub fn preview(&self) -> Option<&str> {
-        self.turns[self.own_from..].iter().flatten().find(|s| s.by == By::Person).map(|s| s.text.as_str())
+        let said = self.turns[self.own_from..].iter().flatten().find(|s| s.by == By::Person);
+        self.old_preview.as_deref().or(said.map(|s| s.text.as_str()))
     }
 
     /// The same conversation up to and with a turn, as another thread.
     pub fn fork(&self, id: ThreadId, turns: usize) -> Self {
         let first = |all: &Vec<Turn>| all[..turns.min(all.len())].to_vec();
         let here = self.here.as_ref().map(first);
-        Self { id, turns: first(&self.turns), here, known_from: self.known_from.min(turns), ..self.clone() }
+        Self {
+            id,
+            turns: first(&self.turns),
+            here,
+            old_preview: None,
+            known_from: self.known_from.min(turns),
+            ..self.clone()
+        }
     }
 }
 

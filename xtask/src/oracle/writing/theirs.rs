@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use threadkeep_record::{HistoryMode, ThreadId};
 
 use super::stage::{Checks, Stage};
-use super::talk::{self, By, Talk, Turn};
+use super::talk::{self, By, Said, Talk, Turn};
 use crate::codex::{AppServer, Given, SOURCE_KINDS, reply_to};
 
 /// A running Codex on the home.
@@ -86,7 +86,8 @@ impl<'s> Theirs<'s> {
         let mode = if row["historyMode"] == "paginated" { HistoryMode::Paginated } else { HistoryMode::Legacy };
         let turns = self.resume(id)?;
         let known_from = turns.len();
-        Ok(Talk { turns, known_from, ..Talk::new(id, mode) })
+        let old_preview = row["preview"].as_str().map(|text| Said::new(By::Person, text).text);
+        Ok(Talk { turns, known_from, old_preview, ..Talk::new(id, mode) })
     }
 
     /// A turn with the stand-in model, which must have been given the conversation so far.
