@@ -2,7 +2,8 @@
 
 use std::path::PathBuf;
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
+use threadkeep_capability::{SESSION_META_FIELD, selection_for_fork};
 use threadkeep_record::{GitInfo, HistoryMode, NewItem, SessionMeta, ThreadId, UtcMillis};
 
 use crate::list::{Direction, SortKey};
@@ -224,10 +225,21 @@ pub struct ForkThread {
 }
 
 /// How a session's selected capability roots come to a resumed or forked thread: an explicit list wins, else the first
-/// header's (`thread-store.md` 7.2).
+/// header's (`thread-store.md` 7.2). What is not known in a root, and what is no root, stays as it is; a legacy absolute
+/// path becomes a URI.
 #[must_use]
 pub fn selected_roots(explicit: Option<Vec<Value>>, first_header: Option<&SessionMeta>) -> Vec<Value> {
-    explicit.unwrap_or_else(|| first_header.map(|h| h.capability_roots.clone()).unwrap_or_default())
+    let of_header = first_header.map(|h| h.capability_roots.as_slice());
+    decided(explicit.as_deref(), of_header)
+        // Only lists nested deeper than JSON is read: they are kept as they are.
+        .unwrap_or_else(|_| explicit.unwrap_or_else(|| of_header.unwrap_or_default().to_vec()))
+}
+
+fn decided(explicit: Option<&[Value]>, of_header: Option<&[Value]>) -> Result<Vec<Value>, serde_json::Error> {
+    let explicit = explicit.map(|roots| serde_json::from_value(roots.into())).transpose()?;
+    let header = of_header.map(|roots| json!({ SESSION_META_FIELD: roots }).to_string());
+    let selection = selection_for_fork(explicit, header.as_deref()).map_err(serde::de::Error::custom)?;
+    selection.entries().iter().map(serde_json::to_value).collect()
 }
 
 /// Items to append, as a slice that is shared.

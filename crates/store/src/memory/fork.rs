@@ -6,7 +6,7 @@ use super::read::{Placed, ordinal};
 use super::{Kept, MemoryThreadStore, live};
 use crate::contract::StoreResult;
 use crate::fork::{self, Prefix};
-use crate::params::{ForkRange, ForkThread};
+use crate::params::{ForkRange, ForkThread, selected_roots};
 use crate::stored::StoredRecord;
 
 impl MemoryThreadStore {
@@ -22,9 +22,8 @@ impl MemoryThreadStore {
         let history = kept.history(source);
         let first = history.header();
         // Before anything is cut, so that a bounded fork has them as well.
-        if child.selected_capability_roots.is_empty() {
-            child.selected_capability_roots = first.as_ref().map(|h| h.capability_roots.clone()).unwrap_or_default();
-        }
+        let explicit = Some(std::mem::take(&mut child.selected_capability_roots)).filter(|roots| !roots.is_empty());
+        child.selected_capability_roots = selected_roots(explicit, first.as_ref());
         match range {
             ForkRange::Subagent { last_turns } => {
                 child.parent_thread_id = child.parent_thread_id.or(Some(source));
