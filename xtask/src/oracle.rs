@@ -70,7 +70,7 @@ pub fn run(options: &Options) -> Result<()> {
     let codex = Codex::install(&options.codex)?;
     if let Some(only) = &options.written {
         let extent = if options.short { writing::Extent::Short } else { writing::Extent::Full };
-        writing::run(&codex, &work.join("written"), extent, only)?;
+        writing::run(&codex, &work.join("written"), extent, only, options.bin.as_deref())?;
         return fs::remove_dir_all(&work).with_context(|| format!("cannot remove {}", work.display()));
     }
     let threadkeep = Threadkeep::find_or_build(options.bin.as_deref())?;
@@ -103,7 +103,7 @@ pub fn run(options: &Options) -> Result<()> {
         println!("no differences");
         println!();
         let extent = if options.short { writing::Extent::Short } else { writing::Extent::Full };
-        writing::run(&codex, &work.join("written"), extent, "")?;
+        writing::run(&codex, &work.join("written"), extent, "", options.bin.as_deref())?;
         return fs::remove_dir_all(&work).with_context(|| format!("cannot remove {}", work.display()));
     }
     for failure in &failures {

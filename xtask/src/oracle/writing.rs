@@ -27,12 +27,13 @@ pub enum Extent {
 type Scene = (&'static str, fn(&Stage, Extent, &mut Checks) -> Result<()>);
 
 /// Scenes with the release whose formats and locks the store writes for.
-const SCENES: [Scene; 6] = [
+const SCENES: [Scene; 7] = [
     ("threads written here", scenes::written::run),
     ("names", scenes::names::run),
     ("writer locks", scenes::locks::run),
     ("compressed rollouts", scenes::compressed::run),
     ("forks made here", scenes::forks::run),
+    ("capability roots", scenes::roots::run),
     ("alternate writers", scenes::alternate::run),
 ];
 
@@ -40,18 +41,19 @@ const SCENES: [Scene; 6] = [
 const OLDER: [Scene; 1] = [("an older release", scenes::releases::run)];
 
 /// Plays all scenes, or those with a text in their name, and prints a row for each; an error if anything differs.
-pub fn run(codex: &Codex, work: &Path, extent: Extent, only: &str) -> Result<()> {
-    play(&SCENES, codex, work, extent, only)
+///
+/// `bin` is the command to test; without it the workspace's is built when a scene asks for it.
+pub fn run(codex: &Codex, work: &Path, extent: Extent, only: &str, bin: Option<&Path>) -> Result<()> {
+    play(&SCENES, Stage::new(codex.clone(), work.to_owned(), bin)?, extent, only)
 }
 
 /// Plays what an older release must be able to do with what is written here.
 pub fn run_older(codex: &Codex, work: &Path) -> Result<()> {
-    play(&OLDER, codex, work, Extent::Full, "")
+    play(&OLDER, Stage::new(codex.clone(), work.to_owned(), None)?, Extent::Full, "")
 }
 
-fn play(scenes: &[Scene], codex: &Codex, work: &Path, extent: Extent, only: &str) -> Result<()> {
-    let stage = Stage::new(codex.clone(), work.to_owned())?;
-    println!("Written beside Codex {}", codex.version);
+fn play(scenes: &[Scene], stage: Stage, extent: Extent, only: &str) -> Result<()> {
+    println!("Written beside Codex {}", stage.codex.version);
     println!();
     println!("| scene | compared | different | s |");
     println!("| --- | ---: | ---: | ---: |");

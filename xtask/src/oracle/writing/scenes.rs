@@ -6,4 +6,5 @@ pub mod forks;
 pub mod locks;
 pub mod names;
 pub mod releases;
+pub mod roots;
 pub mod written;

@@ -13,6 +13,7 @@ use super::ours::Ours;
 use super::theirs::Theirs;
 use crate::codex::{self, Codex, Model};
 use crate::oracle::home_copy;
+use crate::threadkeep::Threadkeep;
 
 /// What all scenes share.
 pub struct Stage {
@@ -21,12 +22,19 @@ pub struct Stage {
     pub runtime: Runtime,
     /// Homes are made in here.
     pub work: PathBuf,
+    /// The command to test, where it is not the workspace's.
+    bin: Option<PathBuf>,
 }
 
 impl Stage {
-    pub fn new(codex: Codex, work: PathBuf) -> Result<Self> {
+    pub fn new(codex: Codex, work: PathBuf, bin: Option<&Path>) -> Result<Self> {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-        Ok(Self { codex, model: Model::start()?, runtime, work })
+        Ok(Self { codex, model: Model::start()?, runtime, work, bin: bin.map(Path::to_owned) })
+    }
+
+    /// The command under test.
+    pub fn threadkeep(&self) -> Result<Threadkeep> {
+        Threadkeep::find_or_build(self.bin.as_deref())
     }
 }
 
