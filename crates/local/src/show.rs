@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 
+use threadkeep_record::fold::FoldLine;
 use threadkeep_rollout::lineage::Role;
 use threadkeep_rollout::records::{BUFFER, LineReader};
 use threadkeep_store::turn_builder::TurnBuilder;
@@ -64,8 +65,9 @@ impl OpenThread {
         reader: &mut Option<Reader>,
     ) -> Turn {
         let mut builder = TurnBuilder::new(index.accounts, detail);
+        let stop = next.map(|n| (n.span, n.offset)).or(index.end);
         for (i, span) in self.history.spans.iter().enumerate().skip(entry.span) {
-            if next.is_some_and(|n| n.span < i) {
+            if stop.is_some_and(|(last, _)| last < i) {
                 break;
             }
             let (offset, line) = if i == entry.span { (entry.offset, entry.line) } else { (0, 1) };
@@ -77,7 +79,7 @@ impl OpenThread {
                 if span.is_past(&line) {
                     break;
                 }
-                if next.is_some_and(|n| n.span == i && line.offset >= n.offset) {
+                if stop.is_some_and(|(last, end)| last == i && line.offset >= end) {
                     let (offset, long) = (line.offset, line.long);
                     if !long {
                         lines.step_back();
@@ -85,12 +87,16 @@ impl OpenThread {
                     }
                     break;
                 }
-                builder.line(&line.into(), &shown);
+                let mut line = FoldLine::from(line);
+                if !index.counted {
+                    line.number = 0;
+                }
+                builder.line(&line, &shown);
             }
         }
         Turn {
             id: entry.id.clone().unwrap_or_else(|| format!("rollout-{}", entry.record)),
-            number: entry.number,
+            number: index.counted.then_some(entry.number),
             status: entry.status,
             started_at: entry.started_at,
             completed_at: entry.completed_at,

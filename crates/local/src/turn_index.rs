@@ -2,11 +2,13 @@
 
 use threadkeep_record::damage;
 use threadkeep_record::turns::{Accounts, Signal, Step, TurnStatus, TurnTracker, signal_of_line};
-use threadkeep_record::{Envelope, Item, ItemBody, LineState, SessionMeta, UtcMillis, check_line, long, sniff};
+use threadkeep_record::{Envelope, Item, ItemBody, Kind, LineState, SessionMeta, UtcMillis, check_line, long, sniff};
 use threadkeep_rollout::block::{Block, BlockReader};
 use threadkeep_rollout::lineage::History;
+use threadkeep_rollout::name::Form;
 use threadkeep_rollout::records::{BUFFER, LineReader, RawLine};
-use threadkeep_rollout::source::open_stream;
+use threadkeep_rollout::reverse::ReverseReader;
+use threadkeep_rollout::source::{open_file, open_stream};
 
 /// A turn's place.
 #[derive(Debug, Clone)]
@@ -40,6 +42,10 @@ pub struct TurnIndex {
     pub turns: Vec<TurnEntry>,
     /// Which accounts the history has.
     pub accounts: Accounts,
+    /// Numbers and lines were counted from the beginning.
+    pub counted: bool,
+    /// Where the last turn ends, if not at the end of the history: span and offset.
+    pub end: Option<(usize, u64)>,
 }
 
 impl TurnIndex {
@@ -49,6 +55,49 @@ impl TurnIndex {
         let mut indexer = TurnIndexer::new(history);
         indexer.run(usize::MAX);
         indexer.index
+    }
+
+    /// The last turns before `end` in the last file of a history, found from there backwards; for threads that are too
+    /// large to be read for a page. `None` where that does not tell them: turns that are not marked or were taken
+    /// back, context of a parent agent, another form of file, or fewer turns than asked for in the last file.
+    #[must_use]
+    pub fn tail(history: &History, turns: usize, end: Option<u64>) -> Option<Self> {
+        let span = history.spans.last().filter(|s| s.form == Form::Plain && !s.inherited)?;
+        let file = open_file(&span.path, span.follow).ok()?;
+        let end = end.map_or_else(|| file.metadata().map(|m| m.len()), Ok).ok()?;
+        let mut reader = ReverseReader::new(&file, end, 256 << 10);
+        let (mut found, mut begin) = (0, 0);
+        while found < turns {
+            let line = reader.next_line().ok()??;
+            if line.long {
+                continue;
+            }
+            let text = damage::trim(line.bytes);
+            match sniff::sniff(text).map(|s| (s.kind, s.payload_type)) {
+                Some((Kind::EventMsg, b"task_started" | b"turn_started"))
+                    if matches!(check_line(line.bytes), LineState::Record(_)) =>
+                {
+                    (found, begin) = (found + 1, line.offset);
+                }
+                Some((Kind::EventMsg, b"thread_rolled_back")) => return None,
+                Some(_) => {}
+                // Another spelling, or damage: what it says of turns is only told by reading on from the beginning.
+                None if memchr::memmem::find(text, b"thread_rolled_back").is_some() => return None,
+                None => {}
+            }
+        }
+        let header = LineReader::open(&span.path, span.form, span.follow, 64 << 10).ok()?.next_line()?.bytes.to_vec();
+        if SessionMeta::parse(&header)?.subagent_history_start_ordinal.is_some() {
+            return None;
+        }
+        let mut indexer = TurnIndexer::new(history);
+        indexer.index.counted = false;
+        indexer.index.end = Some((history.spans.len() - 1, end));
+        indexer.span = history.spans.len() - 1;
+        indexer.lines = LineReader::open_at(&span.path, span.form, span.follow, BUFFER, begin, 1).ok();
+        indexer.end = end;
+        indexer.run(usize::MAX);
+        Some(indexer.index)
     }
 
     /// Whether the turn of a record has an event with a person's message.
@@ -93,6 +142,8 @@ pub struct TurnIndexer<'h> {
     context_end: Option<u64>,
     /// Where a turn begins that is not certain yet.
     held: Option<TurnEntry>,
+    /// Where reading stops in the last file.
+    end: u64,
     /// Everything was read.
     pub done: bool,
 }
@@ -101,7 +152,7 @@ impl<'h> TurnIndexer<'h> {
     /// Begins at the start of a history.
     #[must_use]
     pub fn new(history: &'h History) -> Self {
-        let index = TurnIndex { turns: Vec::new(), accounts: accounts(history) };
+        let index = TurnIndex { turns: Vec::new(), accounts: accounts(history), counted: true, end: None };
         Self {
             history,
             index,
@@ -112,6 +163,7 @@ impl<'h> TurnIndexer<'h> {
             lines: None,
             context_end: None,
             held: None,
+            end: u64::MAX,
             done: false,
         }
     }
@@ -137,7 +189,7 @@ impl<'h> TurnIndexer<'h> {
                 continue;
             };
             loop {
-                let Some(line) = lines.next_line().filter(|line| !span.is_past(line)) else {
+                let Some(line) = lines.next_line().filter(|line| !span.is_past(line) && line.offset < self.end) else {
                     self.span += 1;
                     break;
                 };

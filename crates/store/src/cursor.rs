@@ -102,15 +102,24 @@ pub struct TurnCursor {
     kind: String,
     /// The thread.
     pub thread: String,
-    /// Number of the next turn.
+    /// Number of the next turn; 0 where it is told by its place.
     pub next: u64,
+    /// In a very large thread that is read from its end: where what was given begins in its last file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub before: Option<u64>,
 }
 
 impl TurnCursor {
+    /// A cursor before what was given from the end of a very large thread, which begins at an offset.
+    #[must_use]
+    pub fn before(thread: String, offset: u64) -> Self {
+        Self { kind: TURNS.into(), thread, next: 0, before: Some(offset) }
+    }
+
     /// A cursor before turn `next`.
     #[must_use]
     pub fn new(thread: String, next: u64) -> Self {
-        Self { kind: TURNS.into(), thread, next }
+        Self { kind: TURNS.into(), thread, next, before: None }
     }
 
     /// The text for a caller.

@@ -213,8 +213,8 @@ pub struct TurnPage {
 pub struct PlacedItem {
     /// The turn's id.
     pub turn_id: String,
-    /// The turn's number, from 1.
-    pub turn_number: u64,
+    /// The turn's number, from 1, as in [`Turn::number`].
+    pub turn_number: Option<u64>,
     /// The item.
     pub item: TurnItem,
 }

@@ -282,7 +282,8 @@ fn blank(kind: &'static str, speaker: Option<Speaker>, path: &str, line: &FoldLi
         time: None,
         extra: Map::new(),
         path: path.to_owned(),
-        line: line.number,
+        // Lines of a file that is read from its end are not counted.
+        line: (line.number > 0).then_some(line.number),
         offset: line.offset,
     }
 }

@@ -104,7 +104,7 @@ impl TurnPlaces {
         }
         Turn {
             id: turn.id.clone(),
-            number: turn.number,
+            number: Some(turn.number),
             status: turn.status,
             started_at: turn.started_at,
             completed_at: turn.completed_at,

@@ -10,8 +10,8 @@ use threadkeep_record::{Speaker, UtcMillis};
 pub struct Turn {
     /// Its id, or `rollout-<record index>` where the file gives none.
     pub id: String,
-    /// Its number in the thread, from 1.
-    pub number: u64,
+    /// Its number in the thread, from 1; `None` on the last pages of a very large thread, which are read from its end.
+    pub number: Option<u64>,
     /// How it stands.
     pub status: TurnStatus,
     /// When it began.
@@ -41,8 +41,8 @@ pub struct TurnItem {
     pub extra: Map<String, Value>,
     /// The file, relative to the home where under it.
     pub path: String,
-    /// Line number, from 1.
-    pub line: u64,
+    /// Line number, from 1; `None` where the file was read from its end.
+    pub line: Option<u64>,
     /// Offset of the record in the (decompressed) file.
     pub offset: u64,
 }

@@ -193,16 +193,53 @@ impl Inner {
         Ok((open, index, alive))
     }
 
+    /// A page from the end of a very large thread, without reading what stands before it.
+    fn last_turns(&self, p: &ListTurns, before: Option<u64>) -> StoreResult<Option<TurnPage>> {
+        /// Smaller threads are read whole, so that their turns have numbers.
+        const LARGE: u64 = 16 << 20;
+        let (_, open) = self.open_live_first(p.thread_id, p.archived, Depth::Head)?;
+        let Some(open) = open.filter(|o| o.row.thread.bytes > LARGE) else { return Ok(None) };
+        let Some(index) = TurnIndex::tail(&open.history, p.page_size.saturating_add(1), before) else {
+            return Ok(None);
+        };
+        // One turn more than the page tells that there is a next page.
+        let places: Vec<usize> = (1..index.turns.len()).rev().collect();
+        let mut turns = Vec::new();
+        for place in &places {
+            open.read_turns(&index, std::slice::from_ref(place), Detail::Full, &mut |turn| {
+                turns.push(turn);
+                true
+            });
+        }
+        let begin = places.last().map(|i| index.turns[*i].offset);
+        let next_cursor = begin.map(|offset| TurnCursor::before(p.thread_id.to_string(), offset).encode());
+        Ok(Some(TurnPage { turns, next_cursor }))
+    }
+
     pub fn turns(&self, p: &ListTurns) -> StoreResult<TurnPage> {
+        let cursor = p.cursor.as_deref().map(TurnCursor::decode).transpose().map_err(bad_cursor)?;
+        let before = cursor.as_ref().and_then(|c| c.before);
+        if p.page_size > 0 && p.direction == Direction::Descending && (cursor.is_none() || before.is_some()) {
+            if let (Some(cursor), Some(text)) = (&cursor, &p.cursor) {
+                check_thread(&cursor.thread, p, text)?;
+            }
+            if let Some(page) = self.last_turns(p, before)? {
+                return Ok(page);
+            }
+        }
         let (open, index, alive) = self.with_turns(p)?;
         let number = |i: &usize| index.turns[*i].number;
-        let from = match &p.cursor {
-            None => 0,
-            Some(text) => {
-                let cursor = TurnCursor::decode(text).map_err(bad_cursor)?;
+        let from = match (&cursor, &p.cursor) {
+            (Some(cursor), Some(text)) => {
                 check_thread(&cursor.thread, p, text)?;
-                alive.iter().position(|i| number(i) == cursor.next).unwrap_or(alive.len())
+                let last = open.history.spans.len().saturating_sub(1);
+                let is_next = |i: &usize| match cursor.before {
+                    Some(offset) => (index.turns[*i].span, index.turns[*i].offset) < (last, offset),
+                    None => number(i) == cursor.next,
+                };
+                alive.iter().position(is_next).unwrap_or(alive.len())
             }
+            _ => 0,
         };
         let to = (from + p.page_size).min(alive.len());
         let mut turns = Vec::new();
@@ -238,7 +275,7 @@ impl Inner {
             }
             for (i, item) in turn.items.into_iter().enumerate().skip(std::mem::take(&mut skip)) {
                 if page.items.len() == p.page_size {
-                    let cursor = ItemCursor::new(p.thread_id.to_string(), turn.number, i as u64);
+                    let cursor = ItemCursor::new(p.thread_id.to_string(), turn.number.unwrap_or(0), i as u64);
                     page.next_cursor = Some(cursor.encode());
                     return Ok(page);
                 }

@@ -93,9 +93,12 @@ impl MemoryThreadStore {
         for turn in places.alive().map(|t| places.read(&history, t, Detail::Readable)) {
             for item in turn.items {
                 // A record may tell several items.
-                let nth = rows.last().filter(|((line, _), _)| *line == item.line).map_or(0, |((_, nth), _)| nth + 1);
+                let nth = rows
+                    .last()
+                    .filter(|((line, _), _)| *line == item.line.unwrap_or(0))
+                    .map_or(0, |((_, nth), _)| nth + 1);
                 let placed = PlacedItem { turn_id: turn.id.clone(), turn_number: turn.number, item };
-                rows.push(((placed.item.line, nth), placed));
+                rows.push(((placed.item.line.unwrap_or(0), nth), placed));
             }
         }
         let (items, next_cursor) = paging.page(rows)?;

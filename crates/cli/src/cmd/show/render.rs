@@ -27,7 +27,7 @@ pub fn turn(turn: &Turn, detail: Detail, out: &mut Out) -> io::Result<()> {
     };
     let time = turn.started_at.map(|t| format!(" · {}", when(t))).unwrap_or_default();
     out.line("")?;
-    out.line(&dim(&format!("── turn {}{time}{status}", turn.number)))?;
+    out.line(&dim(&format!("── turn {}{time}{status}", count(turn.number))))?;
     for (i, it) in turn.items.iter().enumerate() {
         // An output right behind its call needs no heading.
         let after_call = it.kind == "tool_output"
@@ -123,7 +123,7 @@ fn item(it: &TurnItem, detail: Detail, after_call: bool, out: &mut Out) -> io::R
             &format!(
                 "·· damaged record, {} line {} byte {}: {}",
                 visible_line(&it.path),
-                it.line,
+                count(it.line),
                 it.offset,
                 visible_line(&it.text)
             ),
@@ -146,7 +146,7 @@ fn item(it: &TurnItem, detail: Detail, after_call: bool, out: &mut Out) -> io::R
         out.line(&dim(&format!("    … {cut}")))?;
     }
     if let Some(damage) = extra("damage") {
-        out.line(&colour(AnsiColor::Red, &format!("    line {} byte {}: {damage}", it.line, it.offset)))?;
+        out.line(&colour(AnsiColor::Red, &format!("    line {} byte {}: {damage}", count(it.line), it.offset)))?;
     }
     Ok(())
 }
@@ -249,4 +249,9 @@ fn images(out: &mut Out, it: &TurnItem) -> io::Result<()> {
         out.line(&dim(&format!("  [image {}{bytes}]", visible_line(label))))?;
     }
     Ok(())
+}
+
+/// A number that may not have been counted.
+fn count(number: Option<u64>) -> String {
+    number.map_or_else(|| "…".to_owned(), |n| n.to_string())
 }
