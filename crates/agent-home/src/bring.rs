@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
 
 use threadkeep_record::SessionMeta;
+use threadkeep_record::ThreadId;
 use threadkeep_rollout::name::Form;
 
 use crate::dir::Dir;
@@ -120,7 +121,9 @@ pub fn bring(
             out.bases.push(wanted.clone());
         }
         for (by, base) in usable.iter().filter_map(|u| Some((u, u.meta.as_ref()?.history_base.as_ref()?))) {
-            let base_id = ResumeId::from(base.thread_id);
+            // A base names a rollout: a later segment by its own id, a thread's first one by the thread's.
+            let own_segment = usable.iter().any(|u| u.found.named.segment == Some(base.thread_id));
+            let base_id = if own_segment { wanted.clone() } else { owner(base.thread_id, sources, &mut out) };
             if base_id == wanted {
                 // An earlier segment of the same thread, which has to be among its files.
                 let reached = usable.iter().filter(|u| u.found.path != by.found.path).any(|u| {
@@ -207,6 +210,25 @@ fn files_of(source: &Source, id: &ResumeId, out: &mut Brought) -> Vec<Found> {
     }
     out.problems.append(&mut found.problems);
     found.found
+}
+
+/// The thread that a rollout belongs to, by the id that a base names it with.
+fn owner(rollout: ThreadId, sources: &[Source], out: &mut Brought) -> ResumeId {
+    let id = ResumeId::from(rollout);
+    if sources.iter().any(|source| !files_of(source, &id, out).is_empty()) {
+        return id;
+    }
+    for source in sources {
+        let mut found = Scan::default();
+        for (dir, at) in &source.folders {
+            scan(dir, at, Want::All, &mut found);
+        }
+        let known = source.known.iter().flatten();
+        if let Some(file) = known.chain(&found.found).find(|f| f.named.segment == Some(rollout)) {
+            return file.named.id.clone();
+        }
+    }
+    id
 }
 
 fn judge(candidates: Vec<Found>, within: &[PathBuf]) -> (Vec<Usable>, Option<(PathBuf, String)>) {

@@ -230,7 +230,8 @@ pub fn references(dir: &Dir, at: &Path, within: &[PathBuf]) -> Vec<(String, Stri
     out
 }
 
-/// The threads that have files in a store which have no name elsewhere.
+/// The threads that have files in a store which have no name elsewhere, and the segments among these files: others
+/// refer to a segment by its own id.
 #[must_use]
 pub fn only_here(store: &Dir) -> BTreeSet<String> {
     let mut found = Scan::default();
@@ -240,5 +241,6 @@ pub fn only_here(store: &Dir) -> BTreeSet<String> {
         }
     }
     let single = |f: &Found| f.kind == Kind::File && f.dir.stat(&f.name).is_ok_and(|s| s.is_some_and(|s| s.links <= 1));
-    found.found.iter().filter(|f| single(f)).map(|f| f.named.id.to_string()).collect()
+    let ids = |f: &Found| std::iter::once(f.named.id.to_string()).chain(f.named.segment.map(|s| s.to_string()));
+    found.found.iter().filter(|f| single(f)).flat_map(ids).collect()
 }

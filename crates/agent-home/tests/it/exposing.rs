@@ -193,6 +193,30 @@ fn a_fork_by_reference_comes_with_its_bases_or_not_at_all() {
     }
 }
 
+/// A base names a rollout: where a thread was reverted, a segment by its own id.
+#[test]
+fn a_fork_of_a_reverted_thread_comes_with_that_thread() {
+    let place = Place::new();
+    let first = log(1);
+    place.write(format!("shared/sessions/{}", name(1)), &first);
+    let base = |of: String, bytes: usize| {
+        format!(",\"history_base\":{{\"thread_id\":\"{of}\",\"end_ordinal_exclusive\":2,\"end_byte_offset\":{bytes}}}")
+    };
+    let segment = |n: u32| format!("rollout-2026-11-29T12-00-0{}-{}_{}.jsonl", n % 10, t(1), t(n));
+    let second = record(1, "2026-11-29T12:00:00.000Z", &base(t(1).to_string(), first.len()));
+    place.write(format!("shared/sessions/{}", segment(98)), &second);
+    // Reverted twice: the third part continues the second.
+    let third = record(1, "2026-11-29T12:00:01.000Z", &base(t(98).to_string(), second.len()));
+    place.write(format!("shared/sessions/{}", segment(99)), &third);
+    let fork = record(2, "2026-11-30T12:00:00.000Z", &base(t(99).to_string(), third.len()));
+    place.write(format!("shared/sessions/{}", name(2)), fork);
+    let done = run(&resume(&place, "one", 1));
+    assert_eq!(done.report.outcome, Outcome::Resumed(Presence::Present));
+    let done = run(&resume(&place, "two", 2));
+    assert_eq!(done.report.outcome, Outcome::Resumed(Presence::Present), "{:?}", done.report);
+    assert_eq!(done.report.bases, [id(1)]);
+}
+
 #[test]
 fn archived_threads_are_told() {
     let place = Place::new();
