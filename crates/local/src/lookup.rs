@@ -77,8 +77,7 @@ impl LocalStore {
     /// A thread by its id alone.
     pub fn open_id(&self, id: ThreadId, depth: Depth) -> Result<OpenThread, LookupError> {
         let catalogs = self.catalogs();
-        let not_found = || LookupError::NotFound { query: id.to_string(), dangling: vec![] };
-        let (home, row) = by_id(&catalogs, id, depth).unwrap_or_else(|| Err(not_found()))?;
+        let (home, row) = row_by_id(&catalogs, id, depth)?;
         Ok(Self::opened(catalogs, home, row))
     }
 
@@ -135,6 +134,12 @@ fn find(catalogs: &[Catalog], query: &str, depth: Depth) -> Result<(usize, Row),
         several => return Err(ambiguous(catalogs, query, several)),
     }
     by_preview(catalogs, query, depth).unwrap_or_else(|| Err(not_found(dangling)))
+}
+
+/// The row of a thread, with the index of its home.
+pub(crate) fn row_by_id(catalogs: &[Catalog], id: ThreadId, depth: Depth) -> Result<(usize, Row), LookupError> {
+    let not_found = || LookupError::NotFound { query: id.to_string(), dangling: vec![] };
+    by_id(catalogs, id, depth).unwrap_or_else(|| Err(not_found()))
 }
 
 fn by_id(catalogs: &[Catalog], id: ThreadId, depth: Depth) -> Option<Result<(usize, Row), LookupError>> {

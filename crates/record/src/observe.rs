@@ -51,6 +51,12 @@ impl Observer {
         }
     }
 
+    /// Whether records of a kind can say anything, so that the payloads of others need not be read.
+    #[must_use]
+    pub fn listens_to(kind: Kind) -> bool {
+        matches!(kind, Kind::SessionMeta | Kind::BareMeta | Kind::TurnContext | Kind::EventMsg)
+    }
+
     /// What a record says of the thread, without the time of its writing: the caller adds that
     /// ([`MetadataPatch::touch`]), since only output moves it. `time` is when the record was written.
     pub fn observe(&mut self, kind: Kind, payload: &Value, time: UtcMillis) -> MetadataPatch {

@@ -41,18 +41,7 @@ pub struct BlockReader<R> {
 impl<R: Read> BlockReader<R> {
     /// A reader with a buffer of `size` bytes that holds lines of up to [`LONG_LINE`].
     pub fn new(stream: R, size: usize) -> Self {
-        Self {
-            stream,
-            buffer: take_spare(size.max(256)),
-            start: 0,
-            end: 0,
-            base: 0,
-            eof: false,
-            in_long: false,
-            limit: LONG_LINE,
-            error: None,
-            expected: u64::MAX,
-        }
+        Self::with_buffer(stream, take_spare(size.max(256)))
     }
 
     /// A reader that uses a buffer from before: for many files, making one each time costs more than reading.

@@ -27,38 +27,54 @@ pub fn prefix(history: &StoredHistory, range: &ForkRange) -> StoreResult<Option<
     match range {
         ForkRange::Whole => {
             let last = places.turns.last().filter(|t| t.status == TurnStatus::InProgress && !t.taken_back);
-            let added =
-                last.map_or(vec![], |turn| vec![interrupted_marker(), NewItem::turn_aborted(&turn.id, "interrupted")]);
+            let added = last.map_or(vec![], |turn| interrupted(&turn.id).to_vec());
             Ok(Some(Prefix { records: history.records.len(), added }))
         }
         ForkRange::ThroughTurn(id) => {
-            let turn = find(&places, "lastTurnId", id)?;
+            let turn = find(&places, LAST_TURN, id)?;
             if turn.status == TurnStatus::InProgress {
-                return Err(invalid(format!("lastTurnId '{id}' identifies an in-progress turn")));
+                return Err(in_progress(id));
             }
             only(places.next(turn).map_or(history.records.len(), |t| t.cut))
         }
-        ForkRange::BeforeTurn(id) => only(find(&places, "beforeTurnId", id)?.cut),
+        ForkRange::BeforeTurn(id) => only(find(&places, BEFORE_TURN, id)?.cut),
         ForkRange::Subagent { .. } => Ok(None),
     }
 }
 
 fn find<'p>(places: &'p TurnPlaces, parameter: &str, id: &str) -> StoreResult<&'p TurnPlace> {
-    let mut named = places.turns.iter().filter(|t| t.id == id).peekable();
-    if named.peek().is_none() {
-        return Err(invalid(format!("{parameter} '{id}' was not found in the source thread")));
-    }
-    named
-        .find(|t| !t.taken_back)
-        .ok_or_else(|| invalid(format!("{parameter} '{id}' is not a persisted canonical turn in the source thread")))
+    standing(places.turns.iter().filter(|t| t.id == id).map(|t| (t, t.taken_back)), parameter, id)
 }
 
-/// Tells the model of the fork that the last turn did not end by itself.
-fn interrupted_marker() -> NewItem {
-    NewItem::model_message(
-        "user",
-        "<turn_aborted>\nThis turn was still running when the thread was forked.\n</turn_aborted>",
-    )
+/// What clients call the turn that a fork ends with.
+pub const LAST_TURN: &str = "lastTurnId";
+
+/// What clients call the turn that a fork ends before.
+pub const BEFORE_TURN: &str = "beforeTurnId";
+
+/// Of the turns that have an id, the first that was not taken back; each comes with whether it was.
+pub fn standing<T>(mut named: impl Iterator<Item = (T, bool)>, parameter: &str, id: &str) -> StoreResult<T> {
+    let Some((first, taken_back)) = named.next() else {
+        return Err(invalid(format!("{parameter} '{id}' was not found in the source thread")));
+    };
+    if !taken_back {
+        return Ok(first);
+    }
+    let other = named.find(|(_, taken_back)| !taken_back).map(|(turn, _)| turn);
+    other.ok_or_else(|| invalid(format!("{parameter} '{id}' is not a persisted canonical turn in the source thread")))
+}
+
+/// A fork cannot end with a turn that still runs.
+#[must_use]
+pub fn in_progress(id: &str) -> ThreadStoreError {
+    invalid(format!("{LAST_TURN} '{id}' identifies an in-progress turn"))
+}
+
+/// Ends a turn that still ran in a fork, for the model and for readers.
+#[must_use]
+pub fn interrupted(turn_id: &str) -> [NewItem; 2] {
+    let note = "<turn_aborted>\nThis turn was still running when the thread was forked.\n</turn_aborted>";
+    [NewItem::model_message("user", note), NewItem::turn_aborted(turn_id, "interrupted")]
 }
 
 fn invalid(message: String) -> ThreadStoreError {

@@ -140,7 +140,10 @@ impl LiveThread {
         state.held = false;
         for (item, time) in items.iter().zip(&appended.times) {
             // A payload is a JSON object by construction.
-            if let (Some(time), Ok(payload)) = (time, serde_json::from_str::<Value>(item.payload())) {
+            if let Some(time) = time
+                && Observer::listens_to(item.kind())
+                && let Ok(payload) = serde_json::from_str::<Value>(item.payload())
+            {
                 let patch = state.observer.observe(item.kind(), &payload, *time);
                 state.pending.merge(patch);
             }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde_json::{Map, Value, json};
 use threadkeep_capability::{SESSION_META_FIELD, selection_for_fork};
-use threadkeep_record::{GitInfo, HistoryMode, NewItem, SessionMeta, ThreadId, UtcMillis};
+use threadkeep_record::{GitInfo, HistoryMode, SessionMeta, ThreadId, UtcMillis};
 
 use crate::list::{Direction, SortKey};
 
@@ -241,6 +241,3 @@ fn decided(explicit: Option<&[Value]>, of_header: Option<&[Value]>) -> Result<Ve
     let selection = selection_for_fork(explicit, header.as_deref()).map_err(serde::de::Error::custom)?;
     selection.entries().iter().map(serde_json::to_value).collect()
 }
-
-/// Items to append, as a slice that is shared.
-pub type Items<'a> = &'a [NewItem];

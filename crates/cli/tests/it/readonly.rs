@@ -152,15 +152,7 @@ fn peak(home: &Home, args: &[&str]) -> u64 {
         .stderr(Stdio::null())
         .spawn()
         .expect("it starts");
-    let status = format!("/proc/{}/status", child.id());
-    let mut peak = 0;
-    while child.try_wait().expect("a child").is_none() {
-        let told = fs::read_to_string(&status).unwrap_or_default();
-        let line = told.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap_or("0");
-        peak = peak.max(line.split_whitespace().next().and_then(|kb| kb.parse().ok()).unwrap_or(0));
-        std::thread::sleep(std::time::Duration::from_millis(2));
-    }
-    peak
+    crate::write_run::watch(&mut child).0
 }
 
 /// One record of 60 MB, and a thread of 60 MB in many: neither is held whole.

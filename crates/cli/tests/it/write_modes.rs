@@ -12,7 +12,7 @@ use crate::{
     db::text,
     home::Home,
     log::{Log, Shape, t},
-    write_run::{ALLOWED, done},
+    write_run::{ALLOWED, done, watch},
 };
 
 const AT: &str = "2026-03-01T10:00:00Z";
@@ -82,17 +82,7 @@ fn peak(home: &Home, args: &[&str]) -> u64 {
         .stdout(Stdio::null())
         .spawn()
         .expect("it starts");
-    let status = format!("/proc/{}/status", child.id());
-    let mut peak = 0;
-    let code = loop {
-        if let Some(code) = child.try_wait().expect("a child") {
-            break code;
-        }
-        let told = fs::read_to_string(&status).unwrap_or_default();
-        let line = told.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap_or("0");
-        peak = peak.max(line.split_whitespace().next().and_then(|kb| kb.parse().ok()).unwrap_or(0));
-        std::thread::sleep(std::time::Duration::from_millis(2));
-    };
+    let (peak, code) = watch(&mut child);
     assert!(code.success(), "{args:?}");
     assert!(peak > 1_000, "{args:?} was not seen");
     peak

@@ -226,3 +226,20 @@ pub fn index_lines(home: &Home) -> Vec<(String, String)> {
         .filter_map(|line| parse(line).and_then(|v| Some((text(&v, "id")?, text(&v, "thread_name")?))))
         .collect()
 }
+
+/// Waits for a command, looking at the most memory that it used, in kB. Seen from outside, so it may miss the very last
+/// moment.
+#[cfg(target_os = "linux")]
+pub fn watch(child: &mut std::process::Child) -> (u64, std::process::ExitStatus) {
+    let status = format!("/proc/{}/status", child.id());
+    let mut peak = 0;
+    loop {
+        if let Some(code) = child.try_wait().expect("a child") {
+            return (peak, code);
+        }
+        let told = std::fs::read_to_string(&status).unwrap_or_default();
+        let line = told.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap_or("0");
+        peak = peak.max(line.split_whitespace().next().and_then(|kb| kb.parse().ok()).unwrap_or(0));
+        std::thread::sleep(std::time::Duration::from_millis(2));
+    }
+}

@@ -57,6 +57,12 @@ impl Inner {
         Ok((Some(live), Some(open)))
     }
 
+    /// As [`open_live_first`](Self::open_live_first), for what needs a file.
+    pub fn open_made(&self, id: ThreadId, archived: Archived, depth: Depth) -> StoreResult<OpenThread> {
+        let (_, open) = self.open_live_first(id, archived, depth)?;
+        open.ok_or_else(|| invalid(format!("no rollout found for thread id {id}")))
+    }
+
     /// The catalog and row of a thread.
     pub fn find(&self, id: ThreadId, archived: Archived, depth: Depth) -> StoreResult<(crate::catalog::Catalog, Row)> {
         let mut open = self.open(id, archived, depth)?;
@@ -150,8 +156,7 @@ impl Inner {
     }
 
     pub fn load_history(&self, id: ThreadId, archived: Archived) -> StoreResult<StoredHistory> {
-        let (_, open) = self.open_live_first(id, archived, Depth::Head)?;
-        let open = open.ok_or_else(|| invalid(format!("no rollout found for thread id {id}")))?;
+        let open = self.open_made(id, archived, Depth::Head)?;
         let mode = open.row.thread.history_mode.unwrap_or(HistoryMode::Legacy);
         whole_history(id, mode, &open.history)
     }

@@ -8,11 +8,11 @@ use threadkeep_record::{
 };
 use threadkeep_rollout::appender::Durability;
 use threadkeep_rollout::facts::Depth;
-use threadkeep_rollout::lineage::Span;
 use threadkeep_rollout::name::Form;
 use threadkeep_rollout::records::{BUFFER, LineReader};
 use threadkeep_rollout::seam::OpenMode;
-use threadkeep_store::{Archived, CreateThread, ForkRange, ForkThread, StoreResult, ThreadStoreError, selected_roots};
+use threadkeep_store::fork::{BEFORE_TURN, LAST_TURN, in_progress, interrupted, standing, subagent_context};
+use threadkeep_store::{Archived, CreateThread, ForkRange, ForkThread, StoreResult, selected_roots};
 
 use super::model_context::header_record;
 use super::{Inner, internal, invalid};
@@ -37,11 +37,12 @@ impl Inner {
             self.persist(source)?;
         }
         let open = self.fork_source(source, p.archived)?;
-        let header = open.history.spans.iter().rfind(|s| !s.inherited).and_then(header_of);
+        let record = open.history.spans.iter().rfind(|s| !s.inherited).and_then(header_record);
+        let header = record.as_deref().and_then(SessionMeta::parse);
         let mode = forked_mode(source, header.as_ref())?;
         let mut child = p.child;
-        if let Some(span) = open.history.spans.iter().rfind(|s| !s.inherited) {
-            take_over(&mut child, span);
+        if let Some(record) = &record {
+            take_over(&mut child, record);
         }
         child.history_mode = mode;
         let explicit = Some(std::mem::take(&mut child.selected_capability_roots)).filter(|roots| !roots.is_empty());
@@ -53,7 +54,7 @@ impl Inner {
                     HistoryMode::Paginated => self.latest_model_context(source, Archived::Included)?,
                     HistoryMode::Legacy | HistoryMode::Unknown => self.load_history(source, Archived::Included)?,
                 };
-                let items: Vec<NewItem> = threadkeep_store::fork::subagent_context(&history, *last_turns)
+                let items: Vec<NewItem> = subagent_context(&history, *last_turns)
                     .into_iter()
                     .filter_map(|i| history.records.get(i)?.envelope())
                     .filter_map(|e| NewItem::from_json(e.type_name.as_ref(), e.payload).ok())
@@ -90,7 +91,8 @@ impl Inner {
     /// Whether a range of a thread can be taken, without making anything.
     pub fn check_fork(&self, source: ThreadId, archived: Archived, range: &ForkRange) -> StoreResult<()> {
         let open = self.fork_source(source, archived)?;
-        let header = open.history.spans.iter().rfind(|s| !s.inherited).and_then(header_of);
+        let header = open.history.spans.iter().rfind(|s| !s.inherited).and_then(header_record);
+        let header = header.as_deref().and_then(SessionMeta::parse);
         let cut = cut(&open, range)?;
         match forked_mode(source, header.as_ref())? {
             HistoryMode::Paginated => base(&open, &cut).map(|_| ()),
@@ -100,8 +102,7 @@ impl Inner {
 
     /// The thread that is forked.
     fn fork_source(&self, source: ThreadId, archived: Archived) -> StoreResult<OpenThread> {
-        let (_, open) = self.open_live_first(source, archived, Depth::Head)?;
-        let open = open.ok_or_else(|| invalid(format!("no rollout found for thread id {source}")))?;
+        let open = self.open_made(source, archived, Depth::Head)?;
         match open.history.spans.iter().find(|s| s.form == Form::Json) {
             Some(span) => {
                 Err(invalid(format!("{} is a file of the TypeScript command, which is only read", span.path.display())))
@@ -183,8 +184,7 @@ impl Inner {
     /// Ends a turn that still ran, and makes the fork durable.
     fn finish(&self, id: ThreadId, cut: &Cut) -> StoreResult<()> {
         if let Some(turn) = &cut.running {
-            let note = "<turn_aborted>\nThe turn was still running when the thread was forked.\n</turn_aborted>";
-            self.append(id, &[NewItem::model_message("user", note), NewItem::turn_aborted(turn, "interrupted")])?;
+            self.append(id, &interrupted(turn))?;
         }
         self.persist(id)
     }
@@ -192,7 +192,7 @@ impl Inner {
 
 /// What a fork's header takes over from its source's where the caller says nothing: the prompt, tools, provider, and
 /// fields of newer releases.
-fn take_over(child: &mut CreateThread, span: &Span) {
+fn take_over(child: &mut CreateThread, header: &[u8]) {
     const OWN: &[&str] = &[
         "session_id",
         "id",
@@ -222,8 +222,7 @@ fn take_over(child: &mut CreateThread, span: &Span) {
         "context_window",
         "git",
     ];
-    let Some(record) = header_record(span) else { return };
-    let Some(envelope) = Envelope::parse(&record) else { return };
+    let Some(envelope) = Envelope::parse(header) else { return };
     let Ok(Value::Object(payload)) = serde_json::from_str::<Value>(envelope.payload) else { return };
     let text = |key: &str| payload.get(key).and_then(Value::as_str).map(str::to_owned);
     let prompt = payload.get("base_instructions").and_then(|b| b.get("text")).and_then(Value::as_str);
@@ -248,53 +247,29 @@ fn forked_mode(source: ThreadId, header: Option<&SessionMeta>) -> StoreResult<Hi
     }
 }
 
-fn header_of(span: &Span) -> Option<SessionMeta> {
-    SessionMeta::parse(&header_record(span)?)
-}
-
 /// Finds where a range ends.
 fn cut(open: &OpenThread, range: &ForkRange) -> StoreResult<Cut> {
     let index = open.turn_index();
-    let find = |wanted: &str| -> StoreResult<usize> {
-        let is = |i: &usize| {
-            index.turns[*i].id.as_deref() == Some(wanted)
-                || index.turns[*i].id.is_none() && format!("rollout-{}", index.turns[*i].record) == wanted
-        };
-        let found: Vec<usize> = (0..index.turns.len()).filter(is).collect();
-        match found.iter().find(|i| !index.turns[**i].taken_back) {
-            Some(i) => Ok(*i),
-            None if found.is_empty() => {
-                Err(invalid(format!("lastTurnId '{wanted}' was not found in the source thread")))
-            }
-            None => {
-                Err(invalid(format!("lastTurnId '{wanted}' is not a persisted canonical turn in the source thread")))
-            }
-        }
+    let id = |turn: &TurnEntry| turn.id.clone().unwrap_or_else(|| format!("rollout-{}", turn.record));
+    let find = |parameter: &str, wanted: &str| {
+        let named = index.turns.iter().enumerate().filter(|(_, turn)| id(turn) == wanted);
+        standing(named.map(|(i, turn)| (i, turn.taken_back)), parameter, wanted)
     };
     let running = |i: usize| index.turns[i].status == TurnStatus::InProgress;
     match range {
         ForkRange::Whole | ForkRange::Subagent { .. } => {
             let last = index.turns.len().checked_sub(1).filter(|i| running(*i) && !index.turns[*i].taken_back);
-            let running = last.map(|i| {
-                let turn = &index.turns[i];
-                turn.id.clone().unwrap_or_else(|| format!("rollout-{}", turn.record))
-            });
-            Ok(Cut { at: None, running })
+            Ok(Cut { at: None, running: last.map(|i| id(&index.turns[i])) })
         }
         ForkRange::ThroughTurn(turn) => {
-            let i = find(turn)?;
+            let i = find(LAST_TURN, turn)?;
             if running(i) {
-                return Err(invalid(format!("lastTurnId '{turn}' identifies an in-progress turn")));
+                return Err(in_progress(turn));
             }
             Ok(Cut { at: index.turns.get(i + 1).map(|next| before(open, next)), running: None })
         }
         ForkRange::BeforeTurn(turn) => {
-            let i = find(turn).map_err(|e| match e {
-                ThreadStoreError::InvalidRequest { message } => {
-                    invalid(message.replacen("lastTurnId", "beforeTurnId", 1))
-                }
-                other => other,
-            })?;
+            let i = find(BEFORE_TURN, turn)?;
             Ok(Cut { at: Some(before(open, &index.turns[i])), running: None })
         }
     }

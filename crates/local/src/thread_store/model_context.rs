@@ -10,13 +10,12 @@ use threadkeep_rollout::reverse::ReverseReader;
 use threadkeep_rollout::source::open_file;
 use threadkeep_store::{Archived, StoreResult, StoredHistory, StoredRecord};
 
+use super::Inner;
 use super::convert::whole_history;
-use super::{Inner, invalid};
 
 impl Inner {
     pub fn latest_model_context(&self, id: ThreadId, archived: Archived) -> StoreResult<StoredHistory> {
-        let (_, open) = self.open_live_first(id, archived, Depth::Head)?;
-        let open = open.ok_or_else(|| invalid(format!("no rollout found for thread id {id}")))?;
+        let open = self.open_made(id, archived, Depth::Head)?;
         let mode = open.row.thread.history_mode.unwrap_or(HistoryMode::Legacy);
         if let Some(span) = open.history.spans.last().filter(|s| s.form == Form::Plain)
             && let Some(records) = suffix(span, mode)

@@ -13,7 +13,7 @@ use threadkeep_store::{
 use super::convert::from_row;
 use super::{Inner, internal, invalid};
 use crate::list::ListOptions;
-use crate::lookup::OpenThread;
+use crate::lookup::{OpenThread, row_by_id};
 use crate::row::Row;
 use crate::search::{OfEach, SearchError, SearchOptions};
 use crate::show::Detail;
@@ -126,10 +126,11 @@ impl Inner {
         let options = SearchOptions { limit: p.page_size.max(1), count: false, of_each: OfEach::First };
         let page = self.searched(&query, &search, p.cursor.as_deref(), options)?;
         let mut hits = Vec::new();
+        let catalogs = self.read.catalogs();
         for row in page.hits.iter().filter(|row| p.archived || !row.archived) {
             let Some(id) = row.hit.thread_id else { continue };
-            let open = self.read.open_id(id, Depth::HeadAndTail).map_err(internal)?;
-            if let Some(thread) = self.listed(&open.row) {
+            let (_, found) = row_by_id(&catalogs, id, Depth::HeadAndTail).map_err(internal)?;
+            if let Some(thread) = self.listed(&found) {
                 hits.push(ThreadHit { thread, snippet: row.hit.snippet.clone() });
             }
         }
@@ -178,56 +179,28 @@ impl Inner {
         Ok(OccurrencePage { occurrences: page.hits.into_iter().map(place).collect(), next_cursor: page.next_cursor })
     }
 
-    /// The thread with the places of its turns that are still part of it.
-    fn with_turns(&self, p: &ListTurns) -> StoreResult<(OpenThread, TurnIndex, Vec<usize>)> {
+    /// The thread whose turns are asked for.
+    fn paged(&self, p: &ListTurns) -> StoreResult<OpenThread> {
         if p.page_size == 0 {
             return Err(invalid("page size must be positive"));
         }
-        let (_, open) = self.open_live_first(p.thread_id, p.archived, Depth::Head)?;
-        let open = open.ok_or_else(|| invalid(format!("no rollout found for thread id {}", p.thread_id)))?;
-        let index = open.turn_index();
-        let mut alive: Vec<usize> = (0..index.turns.len()).filter(|i| !index.turns[*i].taken_back).collect();
-        if p.direction == Direction::Descending {
-            alive.reverse();
-        }
-        Ok((open, index, alive))
-    }
-
-    /// A page from the end of a very large thread, without reading what stands before it.
-    fn last_turns(&self, p: &ListTurns, before: Option<u64>) -> StoreResult<Option<TurnPage>> {
-        /// Smaller threads are read whole, so that their turns have numbers.
-        const LARGE: u64 = 16 << 20;
-        let (_, open) = self.open_live_first(p.thread_id, p.archived, Depth::Head)?;
-        let Some(open) = open.filter(|o| o.row.thread.bytes > LARGE) else { return Ok(None) };
-        let Some(index) = TurnIndex::tail(&open.history, p.page_size.saturating_add(1), before) else {
-            return Ok(None);
-        };
-        // One turn more than the page tells that there is a next page.
-        let places: Vec<usize> = (1..index.turns.len()).rev().collect();
-        let mut turns = Vec::new();
-        for place in &places {
-            open.read_turns(&index, std::slice::from_ref(place), Detail::Full, &mut |turn| {
-                turns.push(turn);
-                true
-            });
-        }
-        let begin = places.last().map(|i| index.turns[*i].offset);
-        let next_cursor = begin.map(|offset| TurnCursor::before(p.thread_id.to_string(), offset).encode());
-        Ok(Some(TurnPage { turns, next_cursor }))
+        self.open_made(p.thread_id, p.archived, Depth::Head)
     }
 
     pub fn turns(&self, p: &ListTurns) -> StoreResult<TurnPage> {
         let cursor = p.cursor.as_deref().map(TurnCursor::decode).transpose().map_err(bad_cursor)?;
         let before = cursor.as_ref().and_then(|c| c.before);
-        if p.page_size > 0 && p.direction == Direction::Descending && (cursor.is_none() || before.is_some()) {
+        let open = self.paged(p)?;
+        if p.direction == Direction::Descending && (cursor.is_none() || before.is_some()) {
             if let (Some(cursor), Some(text)) = (&cursor, &p.cursor) {
                 check_thread(&cursor.thread, p, text)?;
             }
-            if let Some(page) = self.last_turns(p, before)? {
+            if let Some(page) = last_turns(&open, p, before) {
                 return Ok(page);
             }
         }
-        let (open, index, alive) = self.with_turns(p)?;
+        let index = open.turn_index();
+        let alive = alive(&index, p.direction);
         let number = |i: &usize| index.turns[*i].number;
         let from = match (&cursor, &p.cursor) {
             (Some(cursor), Some(text)) => {
@@ -242,19 +215,15 @@ impl Inner {
             _ => 0,
         };
         let to = (from + p.page_size).min(alive.len());
-        let mut turns = Vec::new();
-        for place in &alive[from..to] {
-            open.read_turns(&index, std::slice::from_ref(place), Detail::Full, &mut |turn| {
-                turns.push(turn);
-                true
-            });
-        }
+        let turns = read(&open, &index, &alive[from..to]);
         let next_cursor = alive.get(to).map(|i| TurnCursor::new(p.thread_id.to_string(), number(i)).encode());
         Ok(TurnPage { turns, next_cursor })
     }
 
     pub fn items(&self, p: &ListTurns) -> StoreResult<ItemPage> {
-        let (open, index, alive) = self.with_turns(p)?;
+        let open = self.paged(p)?;
+        let index = open.turn_index();
+        let alive = alive(&index, p.direction);
         let (mut from, mut skip) = (0, 0);
         if let Some(text) = &p.cursor {
             let cursor = ItemCursor::decode(text).map_err(bad_cursor)?;
@@ -264,12 +233,7 @@ impl Inner {
         }
         let mut page = ItemPage::default();
         for place in &alive[from..] {
-            let mut read: Option<Turn> = None;
-            open.read_turns(&index, std::slice::from_ref(place), Detail::Full, &mut |turn| {
-                read = Some(turn);
-                true
-            });
-            let Some(mut turn) = read else { continue };
+            let Some(mut turn) = read(&open, &index, std::slice::from_ref(place)).pop() else { continue };
             if p.direction == Direction::Descending {
                 turn.items.reverse();
             }
@@ -284,6 +248,42 @@ impl Inner {
         }
         Ok(page)
     }
+}
+
+/// The places of the turns that are still part of a thread.
+fn alive(index: &TurnIndex, direction: Direction) -> Vec<usize> {
+    let mut alive: Vec<usize> = (0..index.turns.len()).filter(|i| !index.turns[*i].taken_back).collect();
+    if direction == Direction::Descending {
+        alive.reverse();
+    }
+    alive
+}
+
+/// A page from the end of a very large thread, without reading what stands before it.
+fn last_turns(open: &OpenThread, p: &ListTurns, before: Option<u64>) -> Option<TurnPage> {
+    /// Smaller threads are read whole, so that their turns have numbers.
+    const LARGE: u64 = 16 << 20;
+    if open.row.thread.bytes <= LARGE {
+        return None;
+    }
+    // One turn more than the page tells that there is a next page.
+    let index = TurnIndex::tail(&open.history, p.page_size.saturating_add(1), before)?;
+    let places: Vec<usize> = (1..index.turns.len()).rev().collect();
+    let begin = places.last().map(|i| index.turns[*i].offset);
+    let next_cursor = begin.map(|offset| TurnCursor::before(p.thread_id.to_string(), offset).encode());
+    Some(TurnPage { turns: read(open, &index, &places), next_cursor })
+}
+
+/// Reads turns in the order of their places.
+fn read(open: &OpenThread, index: &TurnIndex, places: &[usize]) -> Vec<Turn> {
+    let mut turns = Vec::with_capacity(places.len());
+    for place in places {
+        open.read_turns(index, std::slice::from_ref(place), Detail::Full, &mut |turn| {
+            turns.push(turn);
+            true
+        });
+    }
+    turns
 }
 
 fn check_thread(of: &str, p: &ListTurns, cursor: &str) -> StoreResult<()> {

@@ -158,8 +158,7 @@ impl Inner {
         patch: &MetadataPatch,
         archived: Archived,
     ) -> StoreResult<()> {
-        let (_, open) = self.open_live_first(id, archived, Depth::Head)?;
-        let open = open.ok_or_else(|| invalid(format!("no rollout found for thread id {id}")))?;
+        let open = self.open_made(id, archived, Depth::Head)?;
         let first = open
             .history
             .spans
