@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use threadkeep_local::LocalStore;
+use threadkeep_local::{IndexPlace, LocalStore};
 use threadkeep_record::UtcMillis;
 use threadkeep_rollout::Home;
 use threadkeep_store::{Direction, Include, ListQuery, SortKey};
@@ -14,7 +14,7 @@ use crate::time_arg;
 /// Find, read and keep the threads of coding agents.
 ///
 /// Works on the homes that Codex writes (~/.codex), of any version, healthy or damaged, beside a running Codex. Reading
-/// commands take no lock and write nothing.
+/// commands take no lock of Codex's and write nothing but their own index.
 #[derive(Debug, Parser)]
 #[command(
     name = "threadkeep",
@@ -44,6 +44,12 @@ pub struct Global {
     /// Folder of Codex's databases, where it is not the home
     #[arg(long, global = true, value_name = "DIR")]
     pub sqlite_home: Option<PathBuf>,
+    /// Folder of the indexes, where they are not to be in the homes
+    #[arg(long, global = true, value_name = "DIR", env = "THREADKEEP_INDEX_DIR")]
+    pub index_dir: Option<PathBuf>,
+    /// Neither use nor write an index
+    #[arg(long, global = true, env = "THREADKEEP_NO_INDEX")]
+    pub no_index: bool,
 }
 
 #[derive(Debug, Subcommand)]
@@ -60,12 +66,21 @@ pub enum Command {
     Rename(RenameArgs),
     /// Make a thread with the history of another
     Fork(ForkArgs),
+    /// Build the index anew from the files, and tell what changed; nothing ever needs it
+    Reindex(ReindexArgs),
     /// Homes of agent tasks: prepare, run, resume, clean up
     Home(crate::cmd::home::args::HomeArgs),
     /// Print completions for a shell
     Completions(CompletionsArgs),
     /// Print the man page
     Man,
+}
+
+#[derive(Debug, Args)]
+pub struct ReindexArgs {
+    /// Only tell what would change
+    #[arg(long)]
+    pub dry_run: bool,
 }
 
 #[derive(Debug, Args)]
@@ -294,6 +309,17 @@ impl Global {
     /// A store over the homes.
     pub fn store(&self) -> Result<LocalStore, Failure> {
         Ok(LocalStore::new(self.homes()?, self.sqlite_home.clone()))
+    }
+
+    /// The same with the indexes of the homes.
+    pub fn indexed_store(&self) -> Result<LocalStore, Failure> {
+        let store = self.store()?;
+        Ok(if self.no_index { store } else { store.with_index(self.index_place()) })
+    }
+
+    /// Where the indexes are.
+    pub fn index_place(&self) -> IndexPlace {
+        self.index_dir.clone().map_or(IndexPlace::Home, IndexPlace::Dir)
     }
 }
 

@@ -45,6 +45,7 @@ fn main() -> ExitCode {
         Command::Resume(a) => cmd::resume::run(&cli.global, a, &mut out),
         Command::Rename(a) => cmd::rename::run(&cli.global, a, &mut out),
         Command::Fork(a) => cmd::fork::run(&cli.global, a, &mut out),
+        Command::Reindex(a) => cmd::reindex::run(&cli.global, a, &mut out),
         Command::Home(a) => cmd::home::run(a, &mut out),
         Command::Completions(a) => cmd::generate::completions(a, &mut out),
         Command::Man => cmd::generate::man(&mut out),

@@ -10,6 +10,7 @@ pub mod edges;
 pub mod error;
 mod file;
 mod index;
+pub mod listed;
 mod paths;
 pub mod place;
 mod platform;

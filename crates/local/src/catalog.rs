@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Mutex;
 
+use threadkeep_index::IndexPlace;
 use threadkeep_record::ThreadId;
 use threadkeep_rollout::home::Home;
 use threadkeep_rollout::locks::WriterLocks;
@@ -12,6 +13,7 @@ use threadkeep_rollout::par;
 use threadkeep_rollout::walk::{FileEntry, Place, Walk, walk};
 
 use crate::codex_state::{CodexState, DbRow};
+use crate::kept::Kept;
 
 /// The files that carry one thread id in their names.
 #[derive(Debug, Clone)]
@@ -68,6 +70,10 @@ pub struct Catalog {
     pub locks: WriterLocks,
     /// Codex's database. Behind a lock, because its connection is not for several threads at once.
     pub db: Mutex<CodexState>,
+    /// What the index keeps of the threads whose files are as they were.
+    pub kept: Kept,
+    /// When the look began, nanoseconds since the Unix epoch by the system's clock.
+    pub looked_ns: i64,
     /// Threads of which only a row is left.
     pub ghosts: HashMap<ThreadId, DbRow>,
     /// What a person should know.
@@ -77,15 +83,17 @@ pub struct Catalog {
 }
 
 impl Catalog {
-    /// Looks at a home: files, names, locks and database side by side.
+    /// Looks at a home: files, names, locks, Codex's database and the index side by side.
     #[must_use]
-    pub fn open(home: &Home, sqlite_home: Option<&PathBuf>) -> Self {
+    pub fn open(home: &Home, sqlite_home: Option<&PathBuf>, index: Option<&IndexPlace>) -> Self {
         let path = home.path();
-        let ((mut db, ids), (walked, names)) = par::both(
+        let looked_ns = now_ns();
+        let ((mut db, ids, mut kept), (walked, names)) = par::both(
             || {
+                let kept = index.map_or_else(|| Kept::none("no index was asked for"), |place| Kept::open(home, place));
                 let mut db = CodexState::open(path, sqlite_home.map(PathBuf::as_path));
                 let ids = db.ids();
-                (db, ids)
+                (db, ids, kept)
             },
             || (walk(path), NameIndex::read(path)),
         );
@@ -119,6 +127,7 @@ impl Catalog {
             ));
         }
         let groups = group(&files);
+        kept.settle(&groups, &files);
         let known = |id: &ThreadId| groups.binary_search_by(|g| order(g.id).cmp(&order(Some(*id)))).is_ok();
         let gone: Vec<ThreadId> = ids.into_iter().filter(|id| !known(id)).collect();
         let ghosts = if gone.is_empty() { HashMap::new() } else { db.rows(&gone) };
@@ -130,6 +139,8 @@ impl Catalog {
             groups,
             names,
             locks: WriterLocks::read(path),
+            kept,
+            looked_ns,
             db: Mutex::new(db),
             ghosts,
             notes,
@@ -166,6 +177,11 @@ impl Catalog {
     pub fn late_notes(&self) -> Vec<String> {
         std::mem::take(&mut self.db.lock().unwrap_or_else(std::sync::PoisonError::into_inner).notes)
     }
+}
+
+fn now_ns() -> i64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    since.ok().and_then(|d| i64::try_from(d.as_nanos()).ok()).unwrap_or(0)
 }
 
 /// Ids in order, no id last.

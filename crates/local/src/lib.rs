@@ -1,10 +1,12 @@
 //! The thread store over a local Codex home: lists, searches and shows its threads from their files.
 
 mod as_of;
+pub mod fill;
 pub mod catalog;
 pub mod codex_state;
 pub mod filter;
 pub mod inherited;
+pub mod kept;
 pub mod list;
 pub mod lookup;
 mod page;
@@ -14,7 +16,8 @@ pub mod show;
 mod thread_store;
 pub mod turn_index;
 
-pub use list::{ListOptions, ListPage, LocalStore};
+pub use list::{IndexState, IndexUse, ListOptions, ListPage, LocalStore};
+pub use threadkeep_index::IndexPlace;
 pub use lookup::{LookupError, OpenThread};
 pub use search::{OfEach, SearchError, SearchOptions, SearchPage};
 pub use thread_store::{LocalOptions, LocalThreadStore, NamePlace};

@@ -5,6 +5,7 @@ use std::path::Path;
 use threadkeep_record::damage::DamageReason;
 use threadkeep_record::fold::{Check, DAMAGE_SHOWN, Fold};
 use threadkeep_record::{GitInfo, HistoryMode, SourceClass, ThreadId, TokenUsage, UtcMillis, meta};
+use threadkeep_index::listed::Known;
 use threadkeep_rollout::facts::{self, Depth, FileFacts};
 use threadkeep_rollout::lineage::{self, Assembly, History, Member, Role};
 use threadkeep_rollout::name::Form;
@@ -38,6 +39,12 @@ pub struct Row {
     pub preview_matches: bool,
     /// Long texts were cut, since only the rows of a page need them whole.
     pub lightened: bool,
+    /// Its history begins in another thread, which it refers to.
+    pub by_reference: bool,
+    /// Threads and rollouts that it says something of, beside its own.
+    pub depends: Vec<ThreadId>,
+    /// It was kept in the index, with so much known of it; its files were not read now.
+    pub kept: Option<Known>,
 }
 
 /// Texts of rows that are not on the page are cut here.
@@ -54,6 +61,25 @@ impl Row {
                 self.lightened = true;
             }
         }
+    }
+
+    /// Only a row of Codex's database is left of it.
+    #[must_use]
+    pub fn is_ghost(&self) -> bool {
+        self.thread.files.is_empty()
+    }
+
+    /// Facts are missing that only whole files tell, or texts are cut.
+    #[must_use]
+    pub fn is_partial(&self) -> bool {
+        let unread = match self.kept {
+            Some(known) => known == Known::Ends,
+            None => {
+                self.members.iter().any(|m| m.facts.whole.is_none())
+                    || self.members.len() > 1 && self.thread.turns.is_none()
+            }
+        };
+        unread || self.lightened
     }
 
     /// The time that a sort key orders by; never absent, so that the order is total.
@@ -171,9 +197,11 @@ pub fn build(catalog: &Catalog, name_id: Option<ThreadId>, mut members: Vec<Memb
         .map(|w| w.turns);
     let mut tokens = head.facts.whole.as_ref().and_then(|w| w.tokens);
     let mut model = head.facts.model.clone();
+    let mut depends = Vec::new();
     let continues = head.facts.header.as_ref().is_some_and(|h| h.history_base.is_some());
     if counted.len() > 1 || continues {
         let history = history(catalog, id, &members, assembly.head);
+        depends.extend(&history.asked);
         for reason in &history.missing {
             note(&mut damage, &head.entry.path(), reason);
         }
@@ -263,6 +291,9 @@ pub fn build(catalog: &Catalog, name_id: Option<ThreadId>, mut members: Vec<Memb
         damage,
     };
     let class = header.map_or(SourceClass::Person, |h| h.source_class());
+    let by_reference = members.iter().any(|m| continues_another(m, id));
+    depends.extend(header_id.filter(|h| Some(*h) != name_id));
+    depends.extend(header.and_then(|h| h.forked_from_id.or_else(|| h.parent())));
     let key = id.map_or_else(|| shown(&members[assembly.head].entry.path()), |i| i.to_string());
     Row {
         thread,
@@ -274,6 +305,9 @@ pub fn build(catalog: &Catalog, name_id: Option<ThreadId>, mut members: Vec<Memb
         mtime,
         preview_matches: false,
         lightened: false,
+        by_reference,
+        depends,
+        kept: None,
     }
 }
 
@@ -325,13 +359,16 @@ pub fn ghost(id: ThreadId, row: &DbRow) -> Row {
         key: id.to_string(),
         preview_matches: false,
         lightened: false,
+        by_reference: false,
+        depends: vec![],
+        kept: None,
     }
 }
 
 /// Adds what is only in the name index and in Codex's database.
 pub fn add_names(catalog: &Catalog, row: &mut Row, db: Option<&DbRow>) {
     let Some(id) = row.thread.id else { return };
-    if row.members.is_empty() {
+    if row.is_ghost() {
         if let Some(name) = catalog.names.entry(id).filter(|n| !n.is_empty()) {
             row.thread.name = Some(name.to_owned());
         }
@@ -358,8 +395,7 @@ pub fn add_names(catalog: &Catalog, row: &mut Row, db: Option<&DbRow>) {
         }
         // A fork by reference has no first message in its own file; what Codex shows for it depends on the release
         // that made it, and only its database keeps that.
-        let by_reference = row.members.iter().any(|m| continues_another(m, Some(id)));
-        if by_reference && !d.preview.trim().is_empty() {
+        if row.by_reference && !d.preview.trim().is_empty() {
             row.thread.preview = Some(d.preview.clone());
         }
     }

@@ -29,6 +29,8 @@ pub struct FileStat {
     pub size: u64,
     /// Modification time, nanoseconds since the Unix epoch.
     pub mtime_ns: i64,
+    /// Time of the last change of the file or of what the system keeps about it; 0 where there is no such time.
+    pub ctime_ns: i64,
     /// Device.
     pub dev: u64,
     /// Inode.

@@ -1,11 +1,13 @@
 //! Finding every rollout of a home, with the facts that tell whether it changed.
 
 use std::ffi::OsStr;
+use std::hash::Hasher as _;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use threadkeep_record::UtcMillis;
+use twox_hash::XxHash3_64;
 
 use crate::name::{Form, RolloutName};
 use crate::par;
@@ -38,6 +40,8 @@ pub struct FileEntry {
     pub size: u64,
     /// Modification time, nanoseconds since the Unix epoch.
     pub mtime_ns: i64,
+    /// Time of the last change of the file or of what the system keeps about it, nanoseconds; 0 where there is none.
+    pub ctime_ns: i64,
     /// Device and inode.
     pub identity: (u64, u64),
     /// Why its facts could not be read, if so.
@@ -58,6 +62,31 @@ impl FileEntry {
             Some(own) => home.join(&self.folder).join(&**own),
             None => self.name.path_below(home, &self.folder),
         }
+    }
+
+    /// A number that changes when the file does, or another takes its place or name: of its path in the home, device,
+    /// inode, size and times. The same on every machine and release.
+    #[must_use]
+    pub fn print(&self) -> u64 {
+        let mut hash = XxHash3_64::with_seed(0);
+        hash.write(self.folder.as_os_str().as_encoded_bytes());
+        hash.write_u8(0);
+        match &self.own_name {
+            Some(own) => hash.write(own.as_encoded_bytes()),
+            None => {
+                hash.write(self.name.stamp.as_ref().map_or(&[], <[u8; 19]>::as_slice));
+                for id in [self.name.id, self.name.segment].into_iter().flatten() {
+                    hash.write(id.as_bytes());
+                }
+                hash.write(self.name.form.ending().as_bytes());
+            }
+        }
+        hash.write_u8(0);
+        let (device, inode) = self.identity;
+        for number in [self.size, self.mtime_ns.cast_unsigned(), self.ctime_ns.cast_unsigned(), device, inode] {
+            hash.write(&number.to_le_bytes());
+        }
+        hash.finish()
     }
 
     /// Modification time in milliseconds.
@@ -89,6 +118,7 @@ impl FileEntry {
             place,
             size: stat.size,
             mtime_ns: stat.mtime_ns,
+            ctime_ns: stat.ctime_ns,
             identity: (stat.dev, stat.ino),
             problem: None,
         })
@@ -199,6 +229,7 @@ fn read(home: &Path, path: &Path, place: Place, into: &mut Walk, folders: &mut V
                 place,
                 size: stat.size,
                 mtime_ns: stat.mtime_ns,
+                ctime_ns: stat.ctime_ns,
                 identity: (stat.dev, stat.ino),
                 problem,
             });

@@ -2,6 +2,7 @@
 //! prints is compared with what a person who made that home would expect. Every test is named after the public bug report
 //! (`b01_…`) or the rule it guards.
 
+mod agree;
 mod db;
 mod home;
 mod log;

@@ -35,13 +35,18 @@ pub fn read_folder(
         }
         let mut stat = None;
         if kind == FileType::RegularFile || kind == FileType::Unknown {
-            let mask = StatxFlags::SIZE | StatxFlags::MTIME | StatxFlags::INO | StatxFlags::TYPE;
+            let mask = StatxFlags::SIZE
+                | StatxFlags::MTIME
+                | StatxFlags::CTIME
+                | StatxFlags::INO
+                | StatxFlags::TYPE;
             match statx(&fd, entry.file_name(), AtFlags::SYMLINK_NOFOLLOW, mask) {
                 Ok(s) => {
                     kind = FileType::from_raw_mode(s.stx_mode.into());
                     stat = Some(FileStat {
                         size: s.stx_size,
                         mtime_ns: nanos(s.stx_mtime.tv_sec, s.stx_mtime.tv_nsec.into()),
+                        ctime_ns: nanos(s.stx_ctime.tv_sec, s.stx_ctime.tv_nsec.into()),
                         dev: makedev(s.stx_dev_major, s.stx_dev_minor),
                         ino: s.stx_ino,
                     });
@@ -81,8 +86,13 @@ fn nanos(seconds: i64, nanos: i64) -> i64 {
 }
 
 fn stat(m: &Metadata) -> FileStat {
-    let mtime_ns = nanos(m.mtime(), m.mtime_nsec());
-    FileStat { size: m.size(), mtime_ns, dev: m.dev(), ino: m.ino() }
+    FileStat {
+        size: m.size(),
+        mtime_ns: nanos(m.mtime(), m.mtime_nsec()),
+        ctime_ns: nanos(m.ctime(), m.ctime_nsec()),
+        dev: m.dev(),
+        ino: m.ino(),
+    }
 }
 
 /// The held `flock` locks of the system. Empty where `/proc` is not there.

@@ -42,7 +42,7 @@ fn stat(m: &std::fs::Metadata) -> FileStat {
         .ok()
         .and_then(|t| t.duration_since(UNIX_EPOCH).ok())
         .map_or(0, |d| i64::try_from(d.as_nanos()).unwrap_or(i64::MAX));
-    FileStat { size: m.len(), mtime_ns, dev: 0, ino: 0 }
+    FileStat { size: m.len(), mtime_ns, ctime_ns: 0, dev: 0, ino: 0 }
 }
 
 /// See the Linux module. Device and inode are 0 here.
