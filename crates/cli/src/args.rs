@@ -48,7 +48,7 @@ pub struct Global {
     #[arg(long, global = true, value_name = "DIR", env = "THREADKEEP_INDEX_DIR")]
     pub index_dir: Option<PathBuf>,
     /// Neither use nor write an index
-    #[arg(long, global = true, env = "THREADKEEP_NO_INDEX")]
+    #[arg(long, global = true, env = "THREADKEEP_NO_INDEX", value_parser = clap::builder::FalseyValueParser::new())]
     pub no_index: bool,
 }
 
@@ -146,6 +146,12 @@ pub struct FilterArgs {
     /// Only archived threads
     #[arg(long)]
     pub archived: bool,
+    /// Only threads on this git branch
+    #[arg(long, value_name = "NAME")]
+    pub branch: Option<String>,
+    /// Only threads that changed this file: an absolute path, or the end of one (src/main.rs)
+    #[arg(long, value_name = "PATH")]
+    pub file: Option<PathBuf>,
     /// Only threads whose name or preview holds this text
     #[arg(long = "match", value_name = "TEXT")]
     pub matching: Option<String>,
@@ -364,6 +370,8 @@ impl FilterArgs {
             until: self.until,
             named: self.named,
             matching: self.matching.clone(),
+            branch: self.branch.clone(),
+            file: self.file.as_ref().map(|p| p.to_string_lossy().into_owned()),
             ..ListQuery::default()
         }
     }

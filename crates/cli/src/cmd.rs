@@ -14,7 +14,7 @@ pub mod show;
 use std::time::{Duration, Instant};
 
 use threadkeep_local::catalog::Catalog;
-use threadkeep_local::fill::{Begin, Until, fill};
+use threadkeep_local::fill::{Begin, Until, Whole, fill};
 use threadkeep_record::UtcMillis;
 
 use crate::fail::Failure;
@@ -26,13 +26,13 @@ use crate::progress::Progress;
 const BEHIND: Duration = Duration::from_secs(2);
 
 /// Brings the indexes up to what was just seen, behind the answer: whoever reads that through a pipe has all of it.
-pub fn index_behind(catalogs: &[Catalog], out: &mut Out) -> Result<(), Failure> {
+pub fn index_behind(catalogs: &[Catalog], whole: Whole<'_>, out: &mut Out) -> Result<(), Failure> {
     out.close()?;
     let until = Until::Then(Instant::now() + BEHIND);
     let _progress = Progress::start("indexing");
     for catalog in catalogs {
         // Whatever keeps the index from being written costs time, never an answer; `reindex` says why.
-        let _ = fill(catalog, Begin::IfWorth, until);
+        let _ = fill(catalog, Begin::IfWorth, whole, until);
     }
     Ok(())
 }

@@ -9,6 +9,7 @@ mod database;
 pub mod edges;
 pub mod error;
 mod file;
+mod folders;
 mod index;
 pub mod listed;
 mod paths;

@@ -305,7 +305,7 @@ impl Index {
         self.transact("forgetting what lists need", |transaction| {
             transaction.execute_batch(
                 "DELETE FROM listed; DELETE FROM rows; DELETE FROM texts; DELETE FROM depends; DELETE FROM touched; \
-                 DELETE FROM facets; DELETE FROM marks",
+                 DELETE FROM facets; DELETE FROM marks; DELETE FROM folders",
             )
         })
     }

@@ -84,10 +84,16 @@ impl Mark {
 /// milliseconds, structured values JSON text, paths relative to the home where they are in it. `*_decided` is 1 where a
 /// person's or program's patch named the column, so that nothing observed overwrites it (`thread-store.md` 6.8).
 /// `docs/FORMAT.md` says what each table holds.
-const OBJECTS: [(i32, &str, &str); 12] = [
+const OBJECTS: [(i32, &str, &str); 13] = [
     (2, "depends", "CREATE TABLE depends (row INTEGER NOT NULL, on_thread BLOB NOT NULL, PRIMARY KEY (on_thread, row)) STRICT, WITHOUT ROWID"),
     (2, "depends_by_row", "CREATE INDEX depends_by_row ON depends (row)"),
     (2, "facets", "CREATE TABLE facets (id INTEGER PRIMARY KEY, facet TEXT NOT NULL UNIQUE) STRICT"),
+    (
+        2,
+        "folders",
+        "CREATE TABLE folders (path BLOB NOT NULL PRIMARY KEY, dev INTEGER NOT NULL, ino INTEGER NOT NULL, \
+         mtime_ns INTEGER NOT NULL, ctime_ns INTEGER NOT NULL, files BLOB NOT NULL, folders BLOB NOT NULL) STRICT",
+    ),
     (
         2,
         "listed",

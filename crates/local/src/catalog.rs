@@ -10,7 +10,7 @@ use threadkeep_rollout::home::Home;
 use threadkeep_rollout::locks::WriterLocks;
 use threadkeep_rollout::name_index::NameIndex;
 use threadkeep_rollout::par;
-use threadkeep_rollout::walk::{FileEntry, Place, Walk, walk};
+use threadkeep_rollout::walk::{FileEntry, Place, Walk};
 
 use crate::codex_state::{CodexState, DbRow};
 use crate::kept::Kept;
@@ -88,16 +88,17 @@ impl Catalog {
     pub fn open(home: &Home, sqlite_home: Option<&PathBuf>, index: Option<&IndexPlace>) -> Self {
         let path = home.path();
         let looked_ns = now_ns();
-        let ((mut db, ids, mut kept), (walked, names)) = par::both(
+        let mut kept = index.map_or_else(|| Kept::none("no index was asked for"), |place| Kept::open(home, place));
+        let ((mut db, ids, loaded), (walked, names)) = par::both(
             || {
-                let kept = index.map_or_else(|| Kept::none("no index was asked for"), |place| Kept::open(home, place));
+                let loaded = kept.listing();
                 let mut db = CodexState::open(path, sqlite_home.map(PathBuf::as_path));
                 let ids = db.ids();
-                (db, ids, kept)
+                (db, ids, loaded)
             },
-            || (walk(path), NameIndex::read(path)),
+            || (kept.walk(path), NameIndex::read(path)),
         );
-        let Walk { files, problems, links } = walked;
+        let Walk { files, problems, links, folders, .. } = walked;
         let mut notes: Vec<String> = problems
             .iter()
             .map(|p| {
@@ -127,7 +128,9 @@ impl Catalog {
             ));
         }
         let groups = group(&files);
+        kept.load(loaded);
         kept.settle(&groups, &files);
+        kept.new_folders = folders;
         let known = |id: &ThreadId| groups.binary_search_by(|g| order(g.id).cmp(&order(Some(*id)))).is_ok();
         let gone: Vec<ThreadId> = ids.into_iter().filter(|id| !known(id)).collect();
         let ghosts = if gone.is_empty() { HashMap::new() } else { db.rows(&gone) };
@@ -164,6 +167,18 @@ impl Catalog {
     #[must_use]
     pub fn db_rows(&self, ids: &[ThreadId]) -> HashMap<ThreadId, DbRow> {
         self.db.lock().unwrap_or_else(std::sync::PoisonError::into_inner).rows(ids)
+    }
+
+    /// Rows of Codex's database that may hold a name.
+    #[must_use]
+    pub fn db_named(&self) -> Vec<(ThreadId, DbRow)> {
+        self.db.lock().unwrap_or_else(std::sync::PoisonError::into_inner).named()
+    }
+
+    /// Whether Codex has a database that can be read.
+    #[must_use]
+    pub fn has_db(&self) -> bool {
+        self.db.lock().unwrap_or_else(std::sync::PoisonError::into_inner).path.is_some()
     }
 
     /// Spawn edges of Codex's database.

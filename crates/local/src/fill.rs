@@ -1,6 +1,7 @@
 //! Filling the index from the files: what changed first, newest first, as long as there is time.
 
 use std::fs::File;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use threadkeep_index::listed::{Changed, Finished, Keep, Known};
@@ -9,6 +10,7 @@ use threadkeep_record::ThreadId;
 use threadkeep_record::fold::Check;
 use threadkeep_rollout::facts::Depth;
 use threadkeep_rollout::par;
+use threadkeep_rollout::walk::FolderNames;
 use threadkeep_rollout::seam::{Disk, OpenMode, RealDisk};
 
 use crate::catalog::{Catalog, Group};
@@ -22,8 +24,9 @@ const BATCH: usize = 512;
 /// Bytes of files that are read whole between two looks at the clock.
 const BATCH_BYTES: u64 = 64 << 20;
 
-/// A file larger than this is only read whole when there is no hurry.
+/// A thread larger than this is only read whole when there is no hurry, or when it is merely shown on a page.
 const LARGE: u64 = 256 << 20;
+const LARGE_ON_PAGE: u64 = 8 << 20;
 
 /// How much is done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,6 +57,15 @@ pub enum Begin {
 
 /// Rollouts and their bytes above which a home gets an index by itself.
 const WORTH: (usize, u64) = (100, 64 << 20);
+
+/// Of which threads all records are read. The others' heads and tails are enough for the usual order and filters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Whole<'t> {
+    /// Of all.
+    All,
+    /// Of these, as far as they are not large: the threads of a page that somebody looks at.
+    These(&'t [ThreadId]),
+}
 
 /// What filling did.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -122,7 +134,7 @@ pub fn rebuild(catalog: &Catalog, apply: Apply) -> Result<Rebuilt, FillError> {
 
 fn rebuild_in(catalog: &Catalog, index: &Index, apply: Apply, mut report: Rebuilt) -> Result<Rebuilt, FillError> {
     let _writer = if apply == Apply::Yes { Some(Writer::lock(index)?) } else { None };
-    let mut filler = Filler { catalog, index, until: Until::Done, apply, filled: Filled::default(), damaged: 0 };
+    let mut filler = Filler { catalog, index, until: Until::Done, large: u64::MAX, apply, filled: Filled::default(), damaged: 0 };
     let gone: Vec<ThreadId> = if catalog.complete { catalog.kept.gone().to_vec() } else { vec![] };
     filler.keep(vec![], &gone, Finished::NotYet)?;
     let all = filler.newest_first(|_| true);
@@ -153,12 +165,13 @@ pub enum FillError {
     Index(#[from] IndexError),
 }
 
-/// Brings the index of a home up to what one look at the home saw.
+/// Brings the index of a home up to what one look at the home saw: heads and tails of all that changed, then what
+/// `whole` asks for.
 ///
 /// # Errors
 ///
 /// As [`FillError`] says. Whatever was kept before stays.
-pub fn fill(catalog: &Catalog, begin: Begin, until: Until) -> Result<Filled, FillError> {
+pub fn fill(catalog: &Catalog, begin: Begin, whole: Whole<'_>, until: Until) -> Result<Filled, FillError> {
     let kept = &catalog.kept;
     let begun;
     let index = match (kept.index(), kept.place()) {
@@ -173,38 +186,55 @@ pub fn fill(catalog: &Catalog, begin: Begin, until: Until) -> Result<Filled, Fil
             &begun
         }
     };
-    let mut filler = Filler { catalog, index, until, apply: Apply::Yes, filled: Filled::default(), damaged: 0 };
+    let large = match (whole, until) {
+        (Whole::These(_), Until::Then(_)) => LARGE_ON_PAGE,
+        (Whole::All, Until::Then(_)) => LARGE,
+        (_, Until::Done) => u64::MAX,
+    };
+    let mut filler = Filler { catalog, index, until, large, apply: Apply::Yes, filled: Filled::default(), damaged: 0 };
     let heads = filler.newest_first(|i| kept.get(i, Known::Ends).is_none());
     // Rows of threads that are not in the home any more; where a folder could not be read, they may be.
     let gone: Vec<ThreadId> = if catalog.complete { kept.gone().to_vec() } else { vec![] };
     let small = catalog.groups.len() <= SMALL_HOME;
-    let whole = filler.newest_first(|i| kept.get(i, Known::Whole).is_none());
-    if heads.is_empty() && whole.is_empty() && gone.is_empty() && (kept.is_whole() || !catalog.complete) {
+    let unread = |i: usize| kept.get(i, Known::Whole).is_none();
+    let whole = match whole {
+        _ if small => filler.newest_first(unread),
+        Whole::All => filler.newest_first(unread),
+        Whole::These(ids) => {
+            filler.newest_first(|i| catalog.groups[i].id.is_some_and(|id| ids.contains(&id)) && unread(i))
+        }
+    };
+    let folders = filler.folders();
+    let nothing = heads.is_empty() && whole.is_empty() && gone.is_empty() && folders.is_empty();
+    if nothing && (kept.is_whole() || !catalog.complete) {
         return Ok(Filled { finished: true, ..Filled::default() });
     }
     let _writer = Writer::lock(index)?;
+    if !folders.is_empty() {
+        index.keep_folders(folders.into_iter())?;
+    }
     filler.keep(vec![], &gone, Finished::NotYet)?;
     // The few files of a small home are read whole at once.
     if !small {
         filler.each(&heads, Known::Ends)?;
     }
-    if !small && !filler.until.is_over() && catalog.complete {
+    if !small && !filler.until.is_over() && catalog.complete && !kept.is_whole() {
         filler.keep(vec![], &[], Finished::Yes)?;
     }
     filler.each(&whole, Known::Whole)?;
-    if filler.until.is_over() {
-        return Ok(filler.filled);
-    }
-    if catalog.complete {
+    let finished = !filler.until.is_over();
+    if finished && catalog.complete && !kept.is_whole() {
         filler.keep(vec![], &[], Finished::Yes)?;
     }
-    Ok(Filled { finished: true, ..filler.filled })
+    Ok(Filled { finished, ..filler.filled })
 }
 
 struct Filler<'c> {
     catalog: &'c Catalog,
     index: &'c Index,
     until: Until,
+    /// Threads larger than this are not read whole.
+    large: u64,
     apply: Apply,
     filled: Filled,
     /// Threads in which something is damaged, of those read.
@@ -217,6 +247,12 @@ impl Filler<'_> {
         let mut found: Vec<usize> = (0..groups.len()).filter(|i| groups[*i].id.is_some() && wanted(*i)).collect();
         found.sort_unstable_by_key(|i| std::cmp::Reverse(groups[*i].mtime_ns));
         found
+    }
+
+    /// Folders that are to be remembered: not those that may be changing just now.
+    fn folders(&self) -> Vec<&(PathBuf, FolderNames)> {
+        let settled = |mark| kept::is_settled(mark, self.catalog.looked_ns);
+        self.catalog.kept.new_folders.iter().filter(|(_, names)| settled(&names.mark)).collect()
     }
 
     fn bytes(&self, group: &Group) -> u64 {
@@ -255,14 +291,14 @@ impl Filler<'_> {
 
     /// What is to be kept of a group, and whether something is damaged in it.
     fn read(&self, group: &Group, known: Known) -> (Read, bool) {
-        let large = self.bytes(group) > LARGE && self.until != Until::Done;
+        let large = self.bytes(group) > self.large;
         let (depth, known) = match known {
             Known::Whole if large => return (Read::Later, false),
             Known::Whole => (Depth::Whole(Check::Whole), Known::Whole),
             Known::Ends => (Depth::HeadAndTail, Known::Ends),
         };
         let row = row::row(self.catalog, group, depth);
-        let read = match kept::keep(group, &self.catalog.files, &row, known, vec![], self.catalog.looked_ns) {
+        let read = match kept::keep(group, &self.catalog.files, &row, known, self.catalog.looked_ns) {
             Some(keep) => Read::Keep(Box::new(keep)),
             None => Read::Odd,
         };

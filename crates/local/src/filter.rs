@@ -63,6 +63,8 @@ impl<'q> Filter<'q> {
             ("until", q.until.is_some()),
             ("named", q.named),
             ("match", q.matching.is_some()),
+            ("branch", q.branch.is_some()),
+            ("file", q.file.is_some()),
         ];
         reasons.extend(given.iter().filter(|(_, given)| *given).map(|(reason, _)| *reason));
         reasons.extend(["subagents", "exec", "empty"]);
@@ -168,12 +170,33 @@ impl<'q> Filter<'q> {
         {
             return Some("match");
         }
+        let branch = t.git.as_ref().and_then(|g| g.branch.as_deref());
+        if q.branch.as_deref().is_some_and(|want| branch != Some(want)) {
+            return Some("branch");
+        }
+        if q.file.is_some() && !row.touches && !self.touches(row) {
+            return Some("file");
+        }
         self.behind(&asked)
     }
 
-    /// Whether names or previews are asked about.
+    /// Whether something is asked that a thread's kind and time do not tell.
     pub(crate) fn asks_texts(&self) -> bool {
-        self.query.named || self.matching.is_some()
+        let q = self.query;
+        q.named || self.matching.is_some() || q.branch.is_some() || q.file.is_some()
+    }
+
+    /// Whether a thread changed the file that is asked for.
+    pub(crate) fn touches(&self, row: &Row) -> bool {
+        row.touched.iter().any(|path| self.is_file(path))
+    }
+
+    /// Whether a changed file is the one that is asked for: the same path, or, where only the end of one is asked for
+    /// (`src/main.rs`), a path that ends so.
+    pub(crate) fn is_file(&self, path: &str) -> bool {
+        let Some(wanted) = &self.query.file else { return false };
+        let path = Path::new(path);
+        if Path::new(wanted).is_absolute() { path == tidy(Path::new(wanted)) } else { path.ends_with(wanted) }
     }
 
     /// Whether a preview holds the text that is asked for.
@@ -217,16 +240,21 @@ pub fn resolve(path: &str) -> PathBuf {
         return PathBuf::from(if trimmed.is_empty() { path } else { trimmed });
     }
     std::fs::canonicalize(path).unwrap_or_else(|_| {
-        let mut tidy = PathBuf::new();
-        for part in Path::new(path).components() {
-            match part {
-                Component::CurDir => {}
-                Component::ParentDir => {
-                    tidy.pop();
-                }
-                other => tidy.push(other),
-            }
-        }
-        tidy
+        tidy(Path::new(path))
     })
+}
+
+/// A path without `.` and `..`, told by its text alone.
+pub(crate) fn tidy(path: &Path) -> PathBuf {
+    let mut tidy = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::CurDir => {}
+            Component::ParentDir => {
+                tidy.pop();
+            }
+            other => tidy.push(other),
+        }
+    }
+    tidy
 }

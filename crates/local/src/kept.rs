@@ -1,15 +1,16 @@
 //! What the index keeps of the threads of a home, held against the files as they are now.
 
 use std::collections::{HashMap, HashSet};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use threadkeep_index::listed::{Cut, Keep, Known, Listed, Listing};
-use threadkeep_index::{Index, IndexOptions, IndexPlace, Placed, WhyMemory};
+use threadkeep_index::{Index, IndexError, IndexOptions, IndexPlace, Placed, WhyMemory};
 use threadkeep_record::{SourceClass, ThreadId, UtcMillis};
 use threadkeep_rollout::home::Home;
-use threadkeep_rollout::walk::FileEntry;
+use threadkeep_rollout::walk::{FileEntry, FolderMark, FolderNames, Remember, Walk, walk, walk_with};
 use threadkeep_store::Thread;
 
 use crate::catalog::Group;
@@ -18,13 +19,18 @@ use crate::row::Row;
 /// How long a reading command waits for others at the index.
 const PATIENCE: Duration = Duration::from_millis(50);
 
+/// A folder that changed so shortly before the look may change again without another time.
+pub(crate) fn is_settled(mark: &FolderMark, looked_ns: i64) -> bool {
+    !is_racy_time(mark.mtime_ns, mark.ctime_ns, looked_ns)
+}
+
 /// A file that changed so shortly before it was looked at may change again without another time or size: the system's
 /// clock for files goes in ticks of up to 10 ms, and some file systems keep whole or even seconds only.
-fn is_racy(file: &FileEntry, looked_ns: i64) -> bool {
+fn is_racy_time(mtime_ns: i64, ctime_ns: i64, looked_ns: i64) -> bool {
     const SECOND: i64 = 1_000_000_000;
-    let coarse = file.mtime_ns % SECOND == 0 && file.ctime_ns % SECOND == 0;
+    let coarse = mtime_ns % SECOND == 0 && ctime_ns % SECOND == 0;
     let window = if coarse { 2 * SECOND } else { SECOND / 50 };
-    file.mtime_ns.max(file.ctime_ns) > looked_ns - window
+    mtime_ns.max(ctime_ns) > looked_ns - window
 }
 
 /// Previews are kept up to so many bytes.
@@ -47,6 +53,8 @@ pub struct Kept {
     at: Vec<u32>,
     /// Threads that are kept and not in the home.
     gone: Vec<ThreadId>,
+    /// Folders that are to be remembered.
+    pub(crate) new_folders: Vec<(PathBuf, FolderNames)>,
 }
 
 /// What filters ask of a thread. Few differ, so they are kept once for many threads.
@@ -87,6 +95,7 @@ impl Kept {
             facets: HashMap::new(),
             at: Vec::new(),
             gone: Vec::new(),
+            new_folders: Vec::new(),
         }
     }
 
@@ -101,18 +110,36 @@ impl Kept {
             Ok(index) => index,
             Err(why) => return wanted(why.to_string()),
         };
-        match index.listing() {
-            Ok(listing) => {
-                let facets = listing
-                    .facets
-                    .iter()
-                    .filter_map(|(id, text)| Some((*id, serde_json::from_str(text).ok()?)))
-                    .collect();
-                Self { index: Some(index), listing, facets, ..wanted(String::new()) }
+        Self { index: Some(index), ..wanted(String::new()) }
+    }
+
+    /// Reads what lists need.
+    pub(crate) fn listing(&self) -> Option<Result<Listing, IndexError>> {
+        self.index.as_ref().map(Index::listing)
+    }
+
+    /// Takes what was read.
+    pub(crate) fn load(&mut self, listing: Option<Result<Listing, IndexError>>) {
+        match listing {
+            None => {}
+            Some(Ok(listing)) => {
+                let facets = listing.facets.iter();
+                self.facets =
+                    facets.filter_map(|(id, text)| Some((*id, serde_json::from_str(text).ok()?))).collect();
+                self.listing = listing;
             }
             // Another process may be making it: it can be written to later, and tells nothing now.
-            Err(e) => Self { index: Some(index), ..wanted(e.to_string()) },
+            Some(Err(e)) => self.why_none = e.to_string(),
         }
+    }
+
+    /// Walks the home, with a look at those folders alone that changed since they were remembered.
+    pub(crate) fn walk(&self, home: &Path) -> Walk {
+        if self.place.is_none() {
+            return walk(home);
+        }
+        let known = self.index.as_ref().and_then(|index| index.folders().ok()).unwrap_or_default();
+        walk_with(home, Remember::Known(&known))
     }
 
     /// Where it is to be; `None` where none is wanted.
@@ -234,11 +261,18 @@ impl Kept {
             members: vec![],
             assembly: None,
             preview_matches: false,
+            touches: false,
             lightened,
             by_reference,
+            touched: vec![],
             depends: vec![],
             kept: Some(l.known),
         })
+    }
+
+    /// The rows of threads that changed a file that passes. `None` where they cannot be told.
+    pub(crate) fn touching(&self, passes: impl Fn(&str) -> bool) -> Option<HashSet<i64>> {
+        Some(self.index.as_ref()?.touching(passes).ok()?.into_iter().collect())
     }
 
     /// The rows whose preview passes, and those of which only the beginning is known. `None` where they cannot be told.
@@ -258,7 +292,7 @@ impl Kept {
 /// Opens the index of a home, or begins it.
 pub(crate) fn open(home: &Home, place: &IndexPlace) -> Result<Index, WhyMemory> {
     let opened = Index::open(IndexOptions { home: home.clone(), place: place.clone(), busy: PATIENCE });
-    let busy = |e: threadkeep_index::IndexError| WhyMemory::NotWritable { path: home.path().to_owned(), problem: e.to_string() };
+    let busy = |e: IndexError| WhyMemory::NotWritable { path: home.path().to_owned(), problem: e.to_string() };
     let index = opened.map_err(busy)?;
     match index.place() {
         Placed::File { .. } => Ok(index),
@@ -275,13 +309,13 @@ pub(crate) fn print(group: &Group, files: &[FileEntry]) -> u64 {
 
 /// What is kept of a thread. `None` for one that does not stand for itself: its files' names and headers disagree, or
 /// something in its place cannot be read.
-pub(crate) fn keep(group: &Group, files: &[FileEntry], row: &Row, known: Known, touched: Vec<String>, looked_ns: i64) -> Option<Keep> {
+pub(crate) fn keep(group: &Group, files: &[FileEntry], row: &Row, known: Known, looked_ns: i64) -> Option<Keep> {
     let id = group.id.filter(|id| row.thread.id == Some(*id))?;
     let mine = || group.files.iter().map(|i| &files[*i as usize]);
     if mine().any(|f| f.problem.is_some()) {
         return None;
     }
-    let racy = mine().any(|f| is_racy(f, looked_ns));
+    let racy = mine().any(|f| is_racy_time(f.mtime_ns, f.ctime_ns, looked_ns));
     let t = &row.thread;
     let facet = Facet {
         archived: t.archived,
@@ -327,7 +361,7 @@ pub(crate) fn keep(group: &Group, files: &[FileEntry], row: &Row, known: Known, 
         preview: preview.map(beginning),
         cut,
         depends: row.depends.clone(),
-        touched,
+        touched: row.touched.clone(),
     })
 }
 

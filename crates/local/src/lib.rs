@@ -7,6 +7,7 @@ pub mod codex_state;
 pub mod filter;
 pub mod inherited;
 pub mod kept;
+mod kept_filter;
 pub mod list;
 pub mod lookup;
 mod page;
@@ -16,7 +17,7 @@ pub mod show;
 mod thread_store;
 pub mod turn_index;
 
-pub use list::{IndexState, IndexUse, ListOptions, ListPage, LocalStore};
+pub use list::{IndexState, IndexUse, ListOptions, ListPage, LocalStore, RowsFrom};
 pub use threadkeep_index::IndexPlace;
 pub use lookup::{LookupError, OpenThread};
 pub use search::{OfEach, SearchError, SearchOptions, SearchPage};

@@ -6,6 +6,7 @@ use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 
 use threadkeep_index::IndexPlace;
+use threadkeep_index::listed::Known;
 use threadkeep_record::fold::Check;
 use threadkeep_record::{ThreadId, UtcMillis};
 use threadkeep_rollout::facts::Depth;
@@ -32,6 +33,18 @@ pub struct ListOptions {
     pub exact: bool,
     /// Also tell the facts that need every file, or whole large files.
     pub count: bool,
+    /// Where the rows of the page come from.
+    pub rows: RowsFrom,
+}
+
+/// Where the rows of a page come from.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum RowsFrom {
+    /// The index, where it has them.
+    #[default]
+    Index,
+    /// Their files, with all that those say.
+    Files,
 }
 
 /// What the index had to do with an answer.
@@ -81,6 +94,12 @@ impl IndexUse {
             None => (IndexState::Partial, format!("the index is not finished: {read} threads were read from their files")),
         };
         Self { state, reason }
+    }
+
+    /// Of a search: hits are always read from the files; the index only chose which.
+    pub(crate) fn of_search(catalogs: &[Catalog], made: &str) -> Self {
+        let unread = |c: &Catalog| (0..c.groups.len()).filter(|i| c.kept.get(*i, Known::Ends).is_none()).count();
+        Self::of(catalogs, catalogs.iter().map(unread).sum(), made)
     }
 }
 
@@ -274,7 +293,8 @@ fn page(
         && cursor.is_none()
         && query.sort == SortKey::Updated
         && query.direction == Direction::Descending
-        && query.models.is_empty();
+        && query.models.is_empty()
+        && query.file.is_none();
     let request = Request { catalogs, query, filter: &filter, cursor, options, small, now };
     // Where the index knows nearly all threads, an exact page costs less than one by modification time.
     let mut page = if by_mtime && request.unread(&all) > SMALL_HOME {

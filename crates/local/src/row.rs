@@ -37,10 +37,14 @@ pub struct Row {
     pub mtime: UtcMillis,
     /// Its preview was found to hold what a query asks for.
     pub preview_matches: bool,
+    /// It was found to change the file that a query asks for.
+    pub touches: bool,
     /// Long texts were cut, since only the rows of a page need them whole.
     pub lightened: bool,
     /// Its history begins in another thread, which it refers to.
     pub by_reference: bool,
+    /// Files that it changed, absolute where its directory is known; only where every record was parsed.
+    pub touched: Vec<String>,
     /// Threads and rollouts that it says something of, beside its own.
     pub depends: Vec<ThreadId>,
     /// It was kept in the index, with so much known of it; its files were not read now.
@@ -291,6 +295,9 @@ pub fn build(catalog: &Catalog, name_id: Option<ThreadId>, mut members: Vec<Memb
         damage,
     };
     let class = header.map_or(SourceClass::Person, |h| h.source_class());
+    let cwd = header.and_then(|h| h.cwd.as_deref());
+    let named = counted.iter().filter_map(|m| m.facts.whole.as_ref()).flat_map(|w| &w.touched);
+    let touched: Vec<String> = named.map(|path| absolute(cwd, path)).collect();
     let by_reference = members.iter().any(|m| continues_another(m, id));
     depends.extend(header_id.filter(|h| Some(*h) != name_id));
     depends.extend(header.and_then(|h| h.forked_from_id.or_else(|| h.parent())));
@@ -304,8 +311,10 @@ pub fn build(catalog: &Catalog, name_id: Option<ThreadId>, mut members: Vec<Memb
         key,
         mtime,
         preview_matches: false,
+        touches: false,
         lightened: false,
         by_reference,
+        touched,
         depends,
         kept: None,
     }
@@ -358,8 +367,10 @@ pub fn ghost(id: ThreadId, row: &DbRow) -> Row {
         empty: false,
         key: id.to_string(),
         preview_matches: false,
+        touches: false,
         lightened: false,
         by_reference: false,
+        touched: vec![],
         depends: vec![],
         kept: None,
     }
@@ -400,6 +411,20 @@ pub fn add_names(catalog: &Catalog, row: &mut Row, db: Option<&DbRow>) {
         }
     }
     row.thread.live = catalog.locks.holder(id).and_then(|h| serde_json::to_value(h).ok());
+}
+
+/// A file as it can be compared: below the thread's directory where it is not absolute. Paths of other systems are
+/// taken as they are.
+fn absolute(cwd: Option<&str>, path: &str) -> String {
+    match cwd {
+        Some(cwd) if cwd.starts_with('/') && !path.starts_with('/') => tidy(&Path::new(cwd).join(path)),
+        _ if path.starts_with('/') => tidy(Path::new(path)),
+        _ => path.to_owned(),
+    }
+}
+
+fn tidy(path: &Path) -> String {
+    shown(&crate::filter::tidy(path))
 }
 
 /// The oldest own file: its header names the thread.

@@ -8,6 +8,8 @@ mod simd;
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 
+use threadkeep_index::listed::Known;
+use threadkeep_record::fold::Check;
 use threadkeep_record::{SourceClass, Speaker, UtcMillis};
 use threadkeep_rollout::facts::Depth;
 use threadkeep_rollout::par;
@@ -18,7 +20,8 @@ use threadkeep_store::{Include, InvalidCursor, ListQuery, SearchHit, SearchQuery
 
 use crate::catalog::Catalog;
 use crate::filter::Filter;
-use crate::list::{Candidate, LocalStore, SMALL_HOME, add_names, candidates, load};
+use crate::kept_filter::{KeptFilter, Verdict};
+use crate::list::{Candidate, IndexState, IndexUse, LocalStore, SMALL_HOME, add_names, candidates, load};
 use crate::row::{self, shown};
 use found::{Found, drop_inherited, drop_second_accounts, is_plain_copy, place};
 use needle::Needle;
@@ -56,8 +59,8 @@ pub struct SearchPage {
     pub next_cursor: Option<String>,
     /// Nothing was left out.
     pub complete: bool,
-    /// How the answer was made.
-    pub reason: String,
+    /// What the index had to do with the answer.
+    pub index: IndexUse,
     /// What a person should know.
     pub notes: Vec<String>,
     /// Name and preview of each thread with a hit, by its id.
@@ -133,11 +136,25 @@ impl LocalStore {
             })
             .collect();
         if narrowed {
+            let whole = !query.models.is_empty() || query.file.is_some();
+            let kept = KeptFilter::new(&catalogs, &query, &filter);
+            let enough = if whole { Known::Whole } else { Known::Ends };
             let keep = par::map(&ordered, |(_, _, c)| {
-                let depth = if query.models.is_empty() {
-                    Depth::HeadAndTail
+                if let Candidate::Group { home, group } = *c
+                    && let Some(listed) = catalogs[home].kept.get(group, enough)
+                {
+                    match kept.verdict(home, listed) {
+                        Verdict::In => return true,
+                        Verdict::Out(_) => return false,
+                        Verdict::Unclear => {}
+                    }
+                }
+                let depth = if query.file.is_some() {
+                    Depth::Whole(Check::Whole)
+                } else if whole {
+                    Depth::Whole(Check::Ends)
                 } else {
-                    Depth::Whole(threadkeep_record::fold::Check::Ends)
+                    Depth::HeadAndTail
                 };
                 let Some((home, row)) = load(&catalogs, *c, depth) else { return false };
                 let mut rows = [(home, row)];
@@ -177,7 +194,7 @@ impl LocalStore {
             threads: None,
             next_cursor: None,
             complete: false,
-            reason: String::new(),
+            index: IndexUse { state: IndexState::None, reason: String::new() },
             notes: vec![],
             titles: HashMap::new(),
         };
@@ -240,7 +257,8 @@ impl LocalStore {
         let all_scanned = next >= ordered.len() && cursor.is_none();
         page.threads = (all_scanned || options.count && cursor.is_none()).then_some(threads);
         page.complete = page.next_cursor.is_none() && problems.is_empty() && catalogs.iter().all(|c| c.complete);
-        page.reason = if small { "read from the files".into() } else { "threads ordered by modification time".into() };
+        let made = if small { "read from the files" } else { "threads ordered by modification time" };
+        page.index = IndexUse::of_search(&catalogs, made);
         page.notes =
             catalogs.iter().flat_map(|c| c.notes.iter().cloned().chain(c.late_notes())).chain(problems).collect();
         Ok(page)
@@ -274,8 +292,7 @@ fn name_key(catalogs: &[Catalog], c: Candidate) -> String {
 fn names(catalogs: &[Catalog]) -> HashMap<String, String> {
     let mut names = HashMap::new();
     for catalog in catalogs {
-        let named = catalog.db.lock().unwrap_or_else(std::sync::PoisonError::into_inner).named();
-        for (id, row) in named {
+        for (id, row) in catalog.db_named() {
             if catalog.names.entry(id).is_none()
                 && let Some(name) = row.explicit_name(None)
             {

@@ -70,6 +70,8 @@ pub struct WholeFacts {
     pub ordinals: Option<(u64, u64)>,
     /// Decoded bytes.
     pub bytes: u64,
+    /// Files that its records say were changed, as they name them; only where every record was parsed.
+    pub touched: Vec<String>,
 }
 
 /// Reads a file. Never fails: what cannot be read is damage.
@@ -161,7 +163,7 @@ pub fn read(path: &Path, form: Form, size: u64, follow: Follow, depth: Depth) ->
     facts
 }
 
-fn finish(fold: Fold, whole: bool, reached_end: bool, bytes: u64) -> FileFacts {
+fn finish(mut fold: Fold, whole: bool, reached_end: bool, bytes: u64) -> FileFacts {
     let whole = (whole || reached_end).then(|| WholeFacts {
         records: fold.records,
         turns: fold.turns(),
@@ -169,6 +171,7 @@ fn finish(fold: Fold, whole: bool, reached_end: bool, bytes: u64) -> FileFacts {
         tokens: fold.tokens(),
         ordinals: fold.ordinals,
         bytes,
+        touched: std::mem::take(&mut fold.touched).into_iter().collect(),
     });
     let model = fold.model();
     FileFacts {

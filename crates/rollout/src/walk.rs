@@ -1,5 +1,6 @@
 //! Finding every rollout of a home, with the facts that tell whether it changed.
 
+use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::hash::Hasher as _;
 use std::io;
@@ -11,6 +12,7 @@ use twox_hash::XxHash3_64;
 
 use crate::name::{Form, RolloutName};
 use crate::par;
+pub use crate::platform::FolderMark;
 use crate::platform::{self, EntryKind, FileStat};
 
 /// Which of the two folders a rollout stands in. This, not a flag in a database, tells whether it is archived.
@@ -143,10 +145,47 @@ pub struct Walk {
     pub problems: Vec<WalkProblem>,
     /// Links below the folders, which are not followed.
     pub links: Vec<PathBuf>,
+    /// The folders that were read, where they are to be remembered; those that were known already are not among them.
+    pub folders: Vec<(PathBuf, FolderNames)>,
+    /// The folders that stood as they were known.
+    pub unchanged: u64,
+}
+
+/// The names in a folder of rollouts at one moment. While the folder stands as `mark` says, they are the same.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct FolderNames {
+    /// How the folder stood before it was read.
+    pub mark: FolderMark,
+    /// Names of rollouts, each ended by a zero byte.
+    pub files: Vec<u8>,
+    /// Names of folders, each ended by a zero byte.
+    pub folders: Vec<u8>,
+}
+
+impl FolderNames {
+    /// Whether every name is one in the folder itself.
+    fn is_sound(&self) -> bool {
+        let outside = |name: &[u8]| name == b".." || name == b"." || name.contains(&b'/');
+        ![&self.files, &self.folders].iter().any(|list| list.split(|b| *b == 0).any(outside))
+    }
+}
+
+/// What is known of folders before a walk.
+#[derive(Debug, Clone, Copy)]
+pub enum Remember<'k> {
+    /// Nothing, and nothing is to be kept.
+    Nothing,
+    /// Names of earlier walks, by path in the home. Only folders that changed are read.
+    Known(&'k HashMap<PathBuf, FolderNames>),
 }
 
 /// Walks `sessions` and `archived_sessions` of a home. The two may themselves be links; below them none is followed.
 pub fn walk(home: &Path) -> Walk {
+    walk_with(home, Remember::Nothing)
+}
+
+/// As [`walk`]; files of folders that stand as they are known are looked at by name.
+pub fn walk_with(home: &Path, remember: Remember<'_>) -> Walk {
     let roots = [("sessions", Place::Active), ("archived_sessions", Place::Archived)];
     let todo = Todo::default();
     todo.add(roots.iter().filter(|(name, _)| home.join(name).is_dir()).map(|(name, place)| (name.into(), *place)));
@@ -155,7 +194,9 @@ pub fn walk(home: &Path) -> Walk {
         let mut mine = Walk::default();
         let mut folders = Vec::new();
         while let Some((path, place)) = todo.take() {
-            read(home, &path, place, &mut mine, &mut folders);
+            if !known(home, &path, place, remember, &mut mine, &mut folders) {
+                read(home, &path, place, remember, &mut mine, &mut folders);
+            }
             todo.done(folders.drain(..));
         }
         let mut total = total.lock().unwrap_or_else(PoisonError::into_inner);
@@ -165,6 +206,8 @@ pub fn walk(home: &Path) -> Walk {
         total.files.append(&mut mine.files);
         total.problems.append(&mut mine.problems);
         total.links.append(&mut mine.links);
+        total.folders.append(&mut mine.folders);
+        total.unchanged += mine.unchanged;
     });
     let mut total = total.into_inner().unwrap_or_else(PoisonError::into_inner);
     total.problems.sort_unstable_by(|a, b| a.path.cmp(&b.path));
@@ -211,34 +254,105 @@ impl Todo {
     }
 }
 
-fn read(home: &Path, path: &Path, place: Place, into: &mut Walk, folders: &mut Vec<(PathBuf, Place)>) {
+/// Looks at a folder that is known; `false` where it has to be read.
+fn known(
+    home: &Path,
+    path: &Path,
+    place: Place,
+    remember: Remember<'_>,
+    into: &mut Walk,
+    folders: &mut Vec<(PathBuf, Place)>,
+) -> bool {
+    let Remember::Known(known) = remember else { return false };
+    let Some(names) = known.get(path).filter(|n| n.is_sound()) else { return false };
+    let shared: Arc<Path> = path.into();
+    let before = into.files.len();
+    let told = platform::stat_known(&home.join(path), &names.mark, &names.files, &mut |name, stat| {
+        into.files.extend(parse(name).map(|parsed| entry(&shared, name, parsed, place, stat, None)));
+    });
+    if !matches!(told, Ok(Some(()))) {
+        into.files.truncate(before);
+        return false;
+    }
+    let below = names.folders.split(|b| *b == 0).filter(|n| !n.is_empty());
+    folders.extend(below.map(|name| (join(path, from_bytes(name)), place)));
+    into.unchanged += 1;
+    true
+}
+
+fn entry(
+    folder: &Arc<Path>,
+    name: &OsStr,
+    parsed: RolloutName,
+    place: Place,
+    stat: FileStat,
+    problem: Option<Box<str>>,
+) -> FileEntry {
+    FileEntry {
+        folder: Arc::clone(folder),
+        own_name: (!parsed.is_spelt(name.as_encoded_bytes())).then(|| name.into()),
+        name: parsed,
+        place,
+        size: stat.size,
+        mtime_ns: stat.mtime_ns,
+        ctime_ns: stat.ctime_ns,
+        identity: (stat.dev, stat.ino),
+        problem,
+    }
+}
+
+fn read(
+    home: &Path,
+    path: &Path,
+    place: Place,
+    remember: Remember<'_>,
+    into: &mut Walk,
+    folders: &mut Vec<(PathBuf, Place)>,
+) {
     let mut shared: Option<Arc<Path>> = None;
+    let mut names = FolderNames::default();
+    // Only folders in which everything is plain are remembered.
+    let mut plain = matches!(remember, Remember::Known(_));
+    let note = |list: &mut Vec<u8>, name: &OsStr| {
+        list.extend_from_slice(name.as_encoded_bytes());
+        list.push(0);
+    };
     let wanted = |name: &OsStr| RolloutName::may_be(name.as_encoded_bytes());
     let result = platform::read_folder(&home.join(path), &wanted, &mut |name, kind| {
         let (stat, problem) = match kind {
-            EntryKind::Folder => return folders.push((join(path, name), place)),
-            EntryKind::Link => return into.links.push(join(path, name)),
+            EntryKind::Folder => {
+                if plain {
+                    note(&mut names.folders, name);
+                }
+                return folders.push((join(path, name), place));
+            }
+            EntryKind::Link => {
+                plain = false;
+                return into.links.push(join(path, name));
+            }
             EntryKind::File(stat) => (stat, None),
-            EntryKind::Unreadable(error) => (FileStat::default(), Some(error.to_string().into())),
+            EntryKind::Unreadable(error) => {
+                plain = false;
+                (FileStat::default(), Some(error.to_string().into()))
+            }
         };
         if let Some(parsed) = parse(name) {
-            into.files.push(FileEntry {
-                folder: Arc::clone(shared.get_or_insert_with(|| path.into())),
-                own_name: (!parsed.is_spelt(name.as_encoded_bytes())).then(|| name.into()),
-                name: parsed,
-                place,
-                size: stat.size,
-                mtime_ns: stat.mtime_ns,
-                ctime_ns: stat.ctime_ns,
-                identity: (stat.dev, stat.ino),
-                problem,
-            });
+            if plain {
+                note(&mut names.files, name);
+            }
+            let folder = shared.get_or_insert_with(|| path.into());
+            into.files.push(entry(folder, name, parsed, place, stat, problem));
         }
     });
-    if let Err(error) = result
-        && error.kind() != io::ErrorKind::NotFound
-    {
-        into.problems.push(WalkProblem { path: path.to_owned(), error });
+    match result {
+        Ok(mark) if plain => {
+            names.mark = mark;
+            into.folders.push((path.to_owned(), names));
+        }
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            into.problems.push(WalkProblem { path: path.to_owned(), error });
+        }
+        Ok(_) | Err(_) => {}
     }
 }
 
@@ -255,4 +369,15 @@ fn join(folder: &Path, name: &OsStr) -> PathBuf {
     path.push(folder);
     path.push(name);
     path
+}
+
+/// A name as it was remembered. Only systems whose names are bytes remember folders.
+#[cfg(unix)]
+fn from_bytes(name: &[u8]) -> &OsStr {
+    std::os::unix::ffi::OsStrExt::from_bytes(name)
+}
+
+#[cfg(not(unix))]
+fn from_bytes(name: &[u8]) -> &OsStr {
+    OsStr::new(std::str::from_utf8(name).unwrap_or(""))
 }

@@ -4,7 +4,8 @@ use std::borrow::Cow;
 
 use serde::{Serialize, Serializer};
 use threadkeep_local::row::Row;
-use threadkeep_local::{ListOptions, ListPage, LocalStore};
+use threadkeep_local::fill::Whole;
+use threadkeep_local::{ListOptions, ListPage, LocalStore, RowsFrom};
 use threadkeep_record::UtcMillis;
 use threadkeep_rollout::Home;
 use threadkeep_store::{Cursor, ListQuery, SortKey, Thread};
@@ -20,7 +21,7 @@ pub fn run(global: &Global, args: &ListArgs, out: &mut Out) -> Done {
     let store = global.indexed_store()?;
     let query = args.query();
     let sort = check_cursor(args, &query)?;
-    let options = ListOptions { limit: args.limit, exact: args.exact, count: args.count };
+    let options = ListOptions { limit: args.limit, exact: args.exact, count: args.count, rows: RowsFrom::Index };
     let page = {
         let _progress = Progress::start("reading rollouts");
         store
@@ -30,7 +31,10 @@ pub fn run(global: &Global, args: &ListArgs, out: &mut Out) -> Done {
     // The system takes the memory of a large home back faster at the end of the process than we could here.
     let page = std::mem::ManuallyDrop::new(page);
     show(global, &store, &page, sort, out)?;
-    index_behind(&page.catalogs, out)?;
+    // What a page shows as unknown is looked up for the next time.
+    let shown: Vec<_> = page.rows.iter().filter_map(|(_, row)| row.thread.id).collect();
+    let needs_whole = sort == SortKey::Recency || !query.models.is_empty() || query.file.is_some();
+    index_behind(&page.catalogs, if needs_whole { Whole::All } else { Whole::These(&shown) }, out)?;
     Ok(0)
 }
 

@@ -15,7 +15,7 @@ use crate::out::{Out, bold, colour, dim, say};
 use crate::progress::Progress;
 
 pub fn run(global: &Global, args: &SearchArgs, out: &mut Out) -> Done {
-    let store = global.store()?;
+    let store = global.indexed_store()?;
     let mut search = SearchQuery {
         term: args.term.clone().unwrap_or_default(),
         speakers: args
@@ -70,7 +70,7 @@ pub fn run(global: &Global, args: &SearchArgs, out: &mut Out) -> Done {
         "threads": page.threads,
         "next_cursor": page.next_cursor,
         "complete": page.complete,
-        "index": {"state": "none", "reason": page.reason},
+        "index": {"state": page.index.state.as_str(), "reason": page.index.reason},
         "notes": page.notes,
     });
     if global.jsonl {

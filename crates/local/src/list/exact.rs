@@ -11,10 +11,11 @@ use threadkeep_rollout::facts::Depth;
 use threadkeep_rollout::par;
 use threadkeep_store::{Cursor, Direction, ListQuery, SortKey};
 
-use super::{Candidate, ListOptions, ListPage, add_names, first_depth, load, sort_ms};
+use super::{Candidate, ListOptions, ListPage, RowsFrom, add_names, first_depth, load, sort_ms};
 use crate::as_of;
 use crate::catalog::Catalog;
 use crate::filter::{Filter, Reason};
+use crate::kept_filter::{KeptFilter, Verdict};
 use crate::page::merge_by_header;
 use crate::row::Row;
 
@@ -83,7 +84,7 @@ impl PartialOrd for Key {
 
 impl Request<'_> {
     fn needs_whole(&self) -> bool {
-        self.query.sort == SortKey::Recency || !self.query.models.is_empty()
+        self.query.sort == SortKey::Recency || !self.query.models.is_empty() || self.query.file.is_some()
     }
 
     /// How much the index must know of a thread for its row to be that of the files.
@@ -92,6 +93,10 @@ impl Request<'_> {
     }
 
     fn depth(&self, c: Candidate) -> Depth {
+        // Changed files are only told by a close look.
+        if self.query.file.is_some() {
+            return Depth::Whole(Check::Whole);
+        }
         match first_depth(self.catalogs, c, self.small) {
             Depth::HeadAndTail if self.needs_whole() => Depth::Whole(Check::Ends),
             // The facts of a whole small file come with its head; in a large home that would read everything.
@@ -115,6 +120,8 @@ impl Request<'_> {
         let light = |c: &Candidate| {
             let (home, mut row) = load(self.catalogs, *c, self.depth(*c))?;
             row.preview_matches = self.filter.preview_matches(&row);
+            row.touches = self.filter.touches(&row);
+            row.touched = vec![];
             row.lighten();
             Some((home, row))
         };
@@ -141,11 +148,12 @@ impl Request<'_> {
         let mut keyed = self.keyed(found, UtcMillis(as_of));
         let limit = self.options.limit.max(1);
         let order = |a: &(i64, Key, Found<'_>), b: &(i64, Key, Found<'_>)| self.order((a.0, &a.1), (b.0, &b.1));
-        if keyed.len() > limit + 1 {
-            keyed.select_nth_unstable_by(limit, order);
-        }
         let more = keyed.len() > limit;
-        keyed.truncate(limit);
+        if more {
+            // Only the page itself is put in order.
+            keyed.select_nth_unstable_by(limit, order);
+            keyed.truncate(limit);
+        }
         keyed.sort_unstable_by(order);
         let next_cursor = more.then(|| self.next_cursor(&keyed, as_of)).flatten();
         let mut page = self.rows(keyed);
@@ -221,31 +229,14 @@ impl Request<'_> {
         kept: Vec<(usize, usize, &'c Listed)>,
         hidden: &mut HashMap<Reason, u64>,
     ) -> Vec<Found<'c>> {
-        let verdicts: Vec<HashMap<i64, _>> = self
-            .catalogs
-            .iter()
-            .map(|c| c.kept.facets().map(|(id, facet)| (id, self.filter.leaves_out_kind(facet))).collect())
-            .collect();
-        let texts: Vec<Option<Texts>> =
-            self.catalogs.iter().map(|c| self.filter.asks_texts().then(|| self.texts(c))).collect();
+        let filter = KeptFilter::new(self.catalogs, self.query, self.filter);
         let mut found = Vec::with_capacity(kept.len());
         let mut unclear = Vec::new();
         for (home, group, listed) in kept {
-            let (before, behind) = verdicts[home].get(&listed.facet).copied().unwrap_or_default();
-            let mut reason = before.or_else(|| self.filter.leaves_out_time(UtcMillis(listed.updated_at)));
-            if let (None, Some(texts)) = (reason, &texts[home]) {
-                match texts.leaves_out(listed, self.query) {
-                    Verdict::Unclear => {
-                        unclear.push(Candidate::Group { home, group });
-                        continue;
-                    }
-                    Verdict::Out(why) => reason = Some(why),
-                    Verdict::In => {}
-                }
-            }
-            match reason.or(behind) {
-                Some(reason) => *hidden.entry(reason).or_default() += 1,
-                None => found.push(Found::Kept { home, group, listed }),
+            match filter.verdict(home, listed) {
+                Verdict::In => found.push(Found::Kept { home, group, listed }),
+                Verdict::Out(reason) => *hidden.entry(reason).or_default() += 1,
+                Verdict::Unclear => unclear.push(Candidate::Group { home, group }),
             }
         }
         for (home, row) in self.read(&unclear) {
@@ -255,20 +246,6 @@ impl Request<'_> {
             }
         }
         found
-    }
-
-    /// What names and previews say to the query.
-    fn texts(&self, catalog: &Catalog) -> Texts {
-        let db = catalog.db.lock().unwrap_or_else(std::sync::PoisonError::into_inner).named();
-        let mut named: HashSet<ThreadId> = db.into_iter().map(|(id, _)| id).collect();
-        named.extend(catalog.names.named().into_iter().map(|(id, _)| id));
-        let previews = self
-            .query
-            .matching
-            .is_some()
-            .then(|| catalog.kept.previews(|p| self.filter.text_matches(p)))
-            .map(Option::unwrap_or_default);
-        Texts { named, previews }
     }
 
     fn order(&self, a: (i64, &Key), b: (i64, &Key)) -> Ordering {
@@ -355,7 +332,10 @@ impl Request<'_> {
                 })
                 .collect();
             let listed: Vec<&Listed> = mine.iter().map(|(_, _, l)| *l).collect();
-            let kept = catalog.kept.rows(&listed);
+            let kept = match self.options.rows {
+                RowsFrom::Index => catalog.kept.rows(&listed),
+                RowsFrom::Files => listed.iter().map(|_| None).collect(),
+            };
             let mut given: Vec<(usize, Row)> = mine
                 .iter()
                 .zip(kept)
@@ -404,36 +384,4 @@ fn kept_ms(listed: &Listed, sort: SortKey) -> i64 {
 
 fn key_of(text: &str) -> Key {
     ThreadId::parse(text).ok().filter(|id| id.to_string() == text).map_or_else(|| Key::Text(text.to_owned()), Key::Id)
-}
-
-/// What names and previews say to a query.
-struct Texts {
-    /// Threads that may have a name.
-    named: HashSet<ThreadId>,
-    /// Rows whose preview holds the text, and those of which only the beginning is known.
-    previews: Option<(HashSet<i64>, HashSet<i64>)>,
-}
-
-enum Verdict {
-    In,
-    Out(Reason),
-    /// Its row has to be looked at.
-    Unclear,
-}
-
-impl Texts {
-    fn leaves_out(&self, listed: &Listed, query: &ListQuery) -> Verdict {
-        if self.named.contains(&listed.thread) {
-            return Verdict::Unclear;
-        }
-        if query.named {
-            return Verdict::Out("named");
-        }
-        match &self.previews {
-            Some((hits, _)) if hits.contains(&listed.row) => Verdict::In,
-            Some((_, open)) if open.contains(&listed.row) => Verdict::Unclear,
-            Some(_) => Verdict::Out("match"),
-            None => Verdict::In,
-        }
-    }
 }
