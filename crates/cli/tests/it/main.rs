@@ -18,6 +18,7 @@ mod forks;
 mod formats;
 #[cfg(unix)]
 mod homes;
+mod index;
 mod lineage;
 mod listing;
 mod matching;
