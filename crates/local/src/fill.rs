@@ -18,6 +18,9 @@ use crate::kept;
 use crate::list::SMALL_HOME;
 use crate::row;
 
+/// How long building the index anew waits for others at its file.
+const PATIENCE: Duration = Duration::from_secs(10);
+
 /// Threads that are read and kept at once: what a kill loses, and what is held in memory.
 const BATCH: usize = 512;
 
@@ -107,7 +110,7 @@ pub fn rebuild(catalog: &Catalog, apply: Apply) -> Result<Rebuilt, FillError> {
     let mut report = Rebuilt::default();
     let mut begun = None;
     if let (None, Some(place), Apply::Yes) = (catalog.kept.index(), catalog.kept.place(), apply) {
-        let opened = kept::open(&catalog.home, place);
+        let opened = kept::open(&catalog.home, place, PATIENCE);
         begun = match opened {
             Ok(index) => Some(index),
             Err(WhyMemory::Damaged { path, .. }) => {
@@ -115,7 +118,7 @@ pub fn rebuild(catalog: &Catalog, apply: Apply) -> Result<Rebuilt, FillError> {
                 report.aside = Some(moved.map_err(|e| {
                     FillError::NoIndex(format!("the index {} is damaged and cannot be moved aside: {e}", path.display()))
                 })?);
-                Some(kept::open(&catalog.home, place).map_err(|why| FillError::NoIndex(why.to_string()))?)
+                Some(kept::open(&catalog.home, place, PATIENCE).map_err(|why| FillError::NoIndex(why.to_string()))?)
             }
             Err(why) => return Err(FillError::NoIndex(why.to_string())),
         };
@@ -135,7 +138,9 @@ pub fn rebuild(catalog: &Catalog, apply: Apply) -> Result<Rebuilt, FillError> {
 fn rebuild_in(catalog: &Catalog, index: &Index, apply: Apply, mut report: Rebuilt) -> Result<Rebuilt, FillError> {
     let _writer = if apply == Apply::Yes { Some(Writer::lock(index)?) } else { None };
     let mut filler = Filler { catalog, index, until: Until::Done, large: u64::MAX, apply, filled: Filled::default(), damaged: 0 };
-    let gone: Vec<ThreadId> = if catalog.complete { catalog.kept.gone().to_vec() } else { vec![] };
+    // What is kept now: the index may have been opened only now, or written by others since.
+    let kept = index.listing()?.threads.into_iter().map(|l| l.thread);
+    let gone: Vec<ThreadId> = kept.filter(|id| catalog.complete && catalog.group(*id).is_none()).collect();
     filler.keep(vec![], &gone, Finished::NotYet)?;
     let all = filler.newest_first(|_| true);
     filler.each(&all, Known::Whole)?;
@@ -182,7 +187,7 @@ pub fn fill(catalog: &Catalog, begin: Begin, whole: Whole<'_>, until: Until) -> 
             if begin == Begin::IfWorth && catalog.files.len() <= WORTH.0 && bytes() <= WORTH.1 {
                 return Err(FillError::NoIndex("the home is so small that it needs none".into()));
             }
-            begun = kept::open(&catalog.home, place).map_err(|why| FillError::NoIndex(why.to_string()))?;
+            begun = kept::open(&catalog.home, place, kept::PATIENCE).map_err(|why| FillError::NoIndex(why.to_string()))?;
             &begun
         }
     };

@@ -17,7 +17,7 @@ use crate::catalog::Group;
 use crate::row::Row;
 
 /// How long a reading command waits for others at the index.
-const PATIENCE: Duration = Duration::from_millis(50);
+pub(crate) const PATIENCE: Duration = Duration::from_millis(50);
 
 /// A folder that changed so shortly before the look may change again without another time.
 pub(crate) fn is_settled(mark: &FolderMark, looked_ns: i64) -> bool {
@@ -106,7 +106,7 @@ impl Kept {
         if !Index::is_there(home, place) {
             return wanted("there is no index yet".into());
         }
-        let index = match open(home, place) {
+        let index = match open(home, place, PATIENCE) {
             Ok(index) => index,
             Err(why) => return wanted(why.to_string()),
         };
@@ -290,8 +290,8 @@ impl Kept {
 }
 
 /// Opens the index of a home, or begins it.
-pub(crate) fn open(home: &Home, place: &IndexPlace) -> Result<Index, WhyMemory> {
-    let opened = Index::open(IndexOptions { home: home.clone(), place: place.clone(), busy: PATIENCE });
+pub(crate) fn open(home: &Home, place: &IndexPlace, busy: Duration) -> Result<Index, WhyMemory> {
+    let opened = Index::open(IndexOptions { home: home.clone(), place: place.clone(), busy });
     let busy = |e: IndexError| WhyMemory::NotWritable { path: home.path().to_owned(), problem: e.to_string() };
     let index = opened.map_err(busy)?;
     match index.place() {
