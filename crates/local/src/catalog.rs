@@ -9,7 +9,7 @@ use threadkeep_rollout::home::Home;
 use threadkeep_rollout::locks::WriterLocks;
 use threadkeep_rollout::name_index::NameIndex;
 use threadkeep_rollout::par;
-use threadkeep_rollout::walk::{FileEntry, Place, Walk, walk};
+use threadkeep_rollout::walk::{FileEntry, Place, Walk, WalkProblem, walk};
 
 use crate::codex_state::{CodexState, DbRow};
 
@@ -72,6 +72,10 @@ pub struct Catalog {
     pub ghosts: HashMap<ThreadId, DbRow>,
     /// What a person should know.
     pub notes: Vec<String>,
+    /// Folders that could not be read.
+    pub unreadable: Vec<WalkProblem>,
+    /// Links below the two folders, which are not followed; relative to the home.
+    pub links: Vec<PathBuf>,
     /// Whether every folder could be read.
     pub complete: bool,
 }
@@ -126,6 +130,8 @@ impl Catalog {
         Self {
             home: home.clone(),
             complete: problems.is_empty(),
+            unreadable: problems,
+            links,
             files,
             groups,
             names,
