@@ -13,8 +13,10 @@ pub mod search;
 pub mod show;
 mod thread_store;
 pub mod turn_index;
+pub mod why;
 
 pub use list::{ListOptions, ListPage, LocalStore};
 pub use lookup::{LookupError, OpenThread};
 pub use search::{OfEach, SearchError, SearchOptions, SearchPage};
 pub use thread_store::{LocalOptions, LocalThreadStore, NamePlace};
+pub use why::{Why, WhyOptions};

@@ -29,6 +29,7 @@ mod search;
 mod show;
 mod state;
 mod times;
+mod why;
 mod write_db;
 mod write_disk;
 mod write_modes;
