@@ -56,6 +56,8 @@ pub enum Command {
     Show(ShowArgs),
     /// Tell where a thread is, what each source says of it, what hides it and what is damaged
     Why(WhyArgs),
+    /// Tell what a home holds: bytes by kind of record, repeated content, the largest threads, damage
+    Stats,
     /// Tell what to run to continue a thread
     Resume(ResumeArgs),
     /// Give a thread a name, or take it away

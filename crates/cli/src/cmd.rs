@@ -9,6 +9,7 @@ pub mod rename;
 pub mod resume;
 pub mod search;
 pub mod show;
+pub mod stats;
 pub mod why;
 
 use threadkeep_record::UtcMillis;

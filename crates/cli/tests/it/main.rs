@@ -28,6 +28,7 @@ mod resume;
 mod search;
 mod show;
 mod state;
+mod stats;
 mod times;
 mod why;
 mod write_db;
