@@ -60,6 +60,10 @@ pub enum Command {
     Search(SearchArgs),
     /// Read a conversation
     Show(ShowArgs),
+    /// Tell where a thread is, what each source says of it, what hides it and what is damaged
+    Why(WhyArgs),
+    /// Tell what a home holds: bytes by kind of record, repeated content, the largest threads, damage
+    Stats,
     /// Tell what to run to continue a thread
     Resume(ResumeArgs),
     /// Give a thread a name, or take it away
@@ -243,6 +247,16 @@ pub struct ShowArgs {
     /// Continue behind a page
     #[arg(long, value_name = "CURSOR")]
     pub cursor: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub struct WhyArgs {
+    /// Id, unique prefix of an id, name, or path of a rollout
+    #[arg(value_name = "ID|NAME|PREFIX|PATH")]
+    pub thread: String,
+    /// Damaged places to tell one by one; all are counted
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = page_size)]
+    pub limit: usize,
 }
 
 #[derive(Debug, Args)]

@@ -10,6 +10,8 @@ pub mod rename;
 pub mod resume;
 pub mod search;
 pub mod show;
+pub mod stats;
+pub mod why;
 
 use std::time::{Duration, Instant};
 

@@ -42,6 +42,8 @@ fn main() -> ExitCode {
         Command::List(a) => cmd::list::run(&cli.global, a, &mut out),
         Command::Search(a) => cmd::search::run(&cli.global, a, &mut out),
         Command::Show(a) => cmd::show::run(&cli.global, a, &mut out),
+        Command::Why(a) => cmd::why::run(&cli.global, a, &mut out),
+        Command::Stats => cmd::stats::run(&cli.global, &mut out),
         Command::Resume(a) => cmd::resume::run(&cli.global, a, &mut out),
         Command::Rename(a) => cmd::rename::run(&cli.global, a, &mut out),
         Command::Fork(a) => cmd::fork::run(&cli.global, a, &mut out),

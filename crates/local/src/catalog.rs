@@ -10,7 +10,7 @@ use threadkeep_rollout::home::Home;
 use threadkeep_rollout::locks::WriterLocks;
 use threadkeep_rollout::name_index::NameIndex;
 use threadkeep_rollout::par;
-use threadkeep_rollout::walk::{FileEntry, Place, Walk};
+use threadkeep_rollout::walk::{FileEntry, Place, Walk, WalkProblem};
 
 use crate::codex_state::{CodexState, DbRow};
 use crate::kept::Kept;
@@ -78,6 +78,10 @@ pub struct Catalog {
     pub ghosts: HashMap<ThreadId, DbRow>,
     /// What a person should know.
     pub notes: Vec<String>,
+    /// Folders that could not be read.
+    pub unreadable: Vec<WalkProblem>,
+    /// Links below the two folders, which are not followed; relative to the home.
+    pub links: Vec<PathBuf>,
     /// Whether every folder could be read.
     pub complete: bool,
 }
@@ -138,6 +142,8 @@ impl Catalog {
         Self {
             home: home.clone(),
             complete: problems.is_empty(),
+            unreadable: problems,
+            links,
             files,
             groups,
             names,

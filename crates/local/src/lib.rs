@@ -14,11 +14,15 @@ mod page;
 pub mod row;
 pub mod search;
 pub mod show;
+pub mod stats;
 mod thread_store;
 pub mod turn_index;
+pub mod why;
 
 pub use list::{IndexState, IndexUse, ListOptions, ListPage, LocalStore, RowsFrom};
 pub use threadkeep_index::IndexPlace;
 pub use lookup::{LookupError, OpenThread};
 pub use search::{OfEach, SearchError, SearchOptions, SearchPage};
+pub use stats::Stats;
 pub use thread_store::{LocalOptions, LocalThreadStore, NamePlace};
+pub use why::{Why, WhyOptions};

@@ -6,7 +6,7 @@ use threadkeep_record::damage::DamageReason;
 use threadkeep_record::fold::{Check, DAMAGE_SHOWN, Fold};
 use threadkeep_record::{GitInfo, HistoryMode, SourceClass, ThreadId, TokenUsage, UtcMillis, meta};
 use threadkeep_index::listed::Known;
-use threadkeep_rollout::facts::{self, Depth, FileFacts};
+use threadkeep_rollout::facts::{self, Depth, FileFacts, Nobody, Observer};
 use threadkeep_rollout::lineage::{self, Assembly, History, Member, Role};
 use threadkeep_rollout::name::Form;
 use threadkeep_rollout::records::{BUFFER, LineReader};
@@ -108,6 +108,11 @@ impl Row {
 /// Reads one file of a home.
 #[must_use]
 pub fn member(catalog: &Catalog, entry: &FileEntry, depth: Depth) -> Member {
+    member_observed(catalog, entry, depth, &mut Nobody)
+}
+
+/// Reads one file of a home while another looks at its lines.
+pub fn member_observed<O: Observer>(catalog: &Catalog, entry: &FileEntry, depth: Depth, observer: &mut O) -> Member {
     let facts = match &entry.problem {
         Some(why) => FileFacts {
             damaged: 1,
@@ -118,7 +123,10 @@ pub fn member(catalog: &Catalog, entry: &FileEntry, depth: Depth) -> Member {
             }],
             ..FileFacts::default()
         },
-        None => facts::read(&entry.path_in(catalog.home.path()), entry.name.form, entry.size, follow(entry), depth),
+        None => {
+            let path = entry.path_in(catalog.home.path());
+            facts::read_observed(&path, entry.name.form, entry.size, follow(entry), depth, observer)
+        }
     };
     Member { entry: entry.clone(), facts }
 }
@@ -171,24 +179,7 @@ pub fn build(catalog: &Catalog, name_id: Option<ThreadId>, mut members: Vec<Memb
     // or one of the two would be hidden behind the other.
     let taken = header_id.filter(|h| Some(*h) != name_id).is_some_and(|h| catalog.group(h).is_some());
     let id = if taken { name_id.or(header_id) } else { header_id.or(name_id) };
-    let mut damage = DamageReport::default();
-    for m in &members {
-        damage.records += m.facts.damaged;
-        damage.first.extend(m.facts.damage.iter().map(|d| DamageEntry {
-            path: shown(&m.entry.path()),
-            line: d.line,
-            offset: d.offset,
-            reason: d.reason.to_string(),
-        }));
-    }
-    for (i, reason) in &assembly.notes {
-        note(&mut damage, &members[*i].entry.path(), reason);
-    }
-    if let (Some(h), Some(n)) = (header_id, name_id)
-        && h != n
-    {
-        note(&mut damage, &root.entry.path(), &DamageReason::IdMismatch { name: n.to_string(), header: h.to_string() });
-    }
+    let mut damage = damage(&members, &assembly, name_id);
     let own = |role: Role| role != Role::Copy;
     let counted: Vec<&Member> = members.iter().zip(&assembly.roles).filter(|(_, r)| own(**r)).map(|(m, _)| m).collect();
     let records = counted.iter().map(|m| m.facts.whole.as_ref().map(|w| w.records)).sum::<Option<u64>>();
@@ -318,6 +309,31 @@ pub fn build(catalog: &Catalog, name_id: Option<ThreadId>, mut members: Vec<Memb
         depends,
         kept: None,
     }
+}
+
+/// Every damaged place that the files of a thread told when they were read, as far as they were kept.
+#[must_use]
+pub fn damage(members: &[Member], assembly: &Assembly, name_id: Option<ThreadId>) -> DamageReport {
+    let mut damage = DamageReport::default();
+    for m in members {
+        damage.records += m.facts.damaged;
+        damage.first.extend(m.facts.damage.iter().map(|d| DamageEntry {
+            path: shown(&m.entry.path()),
+            line: d.line,
+            offset: d.offset,
+            reason: d.reason.to_string(),
+        }));
+    }
+    for (i, reason) in &assembly.notes {
+        note(&mut damage, &members[*i].entry.path(), reason);
+    }
+    let root = root_of(members, assembly);
+    if let (Some(h), Some(n)) = (root.facts.header.as_ref().and_then(|h| h.id), name_id)
+        && h != n
+    {
+        note(&mut damage, &root.entry.path(), &DamageReason::IdMismatch { name: n.to_string(), header: h.to_string() });
+    }
+    damage
 }
 
 /// A row for a thread of which only Codex's database row is left.
@@ -488,7 +504,8 @@ fn history_preview(history: &History) -> Option<String> {
     history.spans.iter().find_map(|span| facts::read(&span.path, span.form, 1, span.follow, Depth::Head).preview)
 }
 
-fn note(damage: &mut DamageReport, path: &Path, reason: &DamageReason) {
+/// Adds a place that is a whole file.
+pub(crate) fn note(damage: &mut DamageReport, path: &Path, reason: &DamageReason) {
     damage.records += 1;
     damage.first.push(DamageEntry { path: shown(path), line: None, offset: 0, reason: reason.to_string() });
 }

@@ -59,6 +59,8 @@ const TOUCHED: usize = 10_000;
 #[derive(Debug, Clone)]
 pub struct Fold {
     check: Check,
+    /// How many damaged places keep their place.
+    kept: usize,
     /// The first header.
     pub header: Option<SessionMeta>,
     /// Damaged lines stood before the header, so it may be a copy of another thread's.
@@ -111,8 +113,15 @@ impl Fold {
     /// A fold that has seen nothing.
     #[must_use]
     pub fn new(check: Check) -> Self {
+        Self::keeping(check, DAMAGE_SHOWN)
+    }
+
+    /// The same, with another number of damaged places kept with their place.
+    #[must_use]
+    pub fn keeping(check: Check, kept: usize) -> Self {
         Self {
             check,
+            kept,
             header: None,
             header_after_damage: false,
             accounts: Accounts::default(),
@@ -197,7 +206,7 @@ impl Fold {
     /// Notes a damaged place.
     pub fn note(&mut self, line: Option<u64>, offset: u64, reason: DamageReason) {
         self.damaged += 1;
-        if self.damage.len() < DAMAGE_SHOWN {
+        if self.damage.len() < self.kept {
             self.damage.push(Damage { line, offset, reason });
         }
     }
