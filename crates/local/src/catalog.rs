@@ -159,7 +159,12 @@ impl Catalog {
     /// The group of a thread.
     #[must_use]
     pub fn group(&self, id: ThreadId) -> Option<&Group> {
-        self.groups.binary_search_by(|g| order(g.id).cmp(&order(Some(id)))).ok().map(|i| &self.groups[i])
+        self.group_index(id).map(|i| &self.groups[i])
+    }
+
+    /// The place of a thread's group.
+    pub(crate) fn group_index(&self, id: ThreadId) -> Option<usize> {
+        self.groups.binary_search_by(|g| order(g.id).cmp(&order(Some(id)))).ok()
     }
 
     /// The group that holds a rollout: that of a thread, or the one with a segment of this id.

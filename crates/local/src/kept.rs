@@ -13,7 +13,7 @@ use threadkeep_rollout::home::Home;
 use threadkeep_rollout::walk::{FileEntry, FolderMark, FolderNames, Remember, Walk, walk, walk_with};
 use threadkeep_store::Thread;
 
-use crate::catalog::Group;
+use crate::catalog::{Catalog, Group};
 use crate::row::Row;
 
 /// How long a reading command waits for others at the index.
@@ -197,6 +197,14 @@ impl Kept {
     pub(crate) fn get(&self, group: usize, enough: Known) -> Option<&Listed> {
         let at = *self.at.get(group)?;
         self.listing.threads.get(at as usize).filter(|l| l.known >= enough)
+    }
+
+    /// The row of a thread, and whether its files are as they were when it was made.
+    pub(crate) fn find(&self, catalog: &Catalog, id: ThreadId) -> Option<(Row, bool)> {
+        let at = self.listing.threads.binary_search_by(|l| l.thread.cmp(&id)).ok()?;
+        let listed = self.listing.threads.get(at)?;
+        let fresh = catalog.group_index(id).is_some_and(|group| self.get(group, Known::Ends).is_some());
+        self.rows(&[listed]).pop().flatten().map(|row| (row, fresh))
     }
 
     /// What filters ask of it.

@@ -20,7 +20,7 @@ struct WhyJson<'a> {
 }
 
 pub fn run(global: &Global, args: &WhyArgs, out: &mut Out) -> Done {
-    let store = global.store()?;
+    let store = global.indexed_store()?;
     let why = {
         let _progress = Progress::start("reading the thread");
         store.why(&args.thread, WhyOptions { damage_shown: args.limit })?

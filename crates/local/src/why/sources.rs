@@ -49,19 +49,52 @@ pub struct FilesSay {
     pub model_provider: Option<String>,
 }
 
-/// What the index says.
+/// What the index says. A row that is not fresh is not used by any list.
 #[derive(Debug, Clone, Serialize)]
 pub struct IndexSays {
-    /// `none` where no index was asked.
+    /// `fresh`: made from the files as they are; `stale`: from what they were; `no_row`; `none` where there is no index.
     pub state: &'static str,
     /// Why.
     pub reason: String,
+    /// The file that it takes for the one that is written to.
+    pub path: Option<String>,
+    /// Whether the thread is archived.
+    pub archived: Option<bool>,
+    /// Time of the last record.
+    pub updated_at: Option<UtcMillis>,
+    /// Preview.
+    pub preview: Option<String>,
 }
 
 impl IndexSays {
-    /// No index was asked.
-    pub(super) fn none() -> Self {
-        Self { state: "none", reason: "read from the files alone".into() }
+    pub(super) fn of(catalog: &Catalog, id: Option<ThreadId>) -> Self {
+        let said = |state, reason: &str| Self {
+            state,
+            reason: reason.into(),
+            path: None,
+            archived: None,
+            updated_at: None,
+            preview: None,
+        };
+        if let Some(why) = catalog.kept.why_none() {
+            return said("none", why);
+        }
+        let Some((row, is_fresh)) = id.and_then(|id| catalog.kept.find(catalog, id)) else {
+            return said("no_row", "it was not read into the index, or does not stand for itself there");
+        };
+        let (state, reason) = if is_fresh {
+            ("fresh", "its files are as they were when they were read")
+        } else {
+            ("stale", "its files changed since they were read, so lists read them again")
+        };
+        let t = row.thread;
+        Self {
+            path: t.files.into_iter().find(|f| f.role == "head").map(|f| f.path),
+            archived: Some(t.archived),
+            updated_at: t.updated_at,
+            preview: t.preview,
+            ..said(state, reason)
+        }
     }
 }
 
@@ -143,7 +176,7 @@ pub(super) fn of(catalogs: &[Catalog], home: usize, row: &Row, files: &Thread) -
     let db = row.thread.id.and_then(|id| catalog.db_rows(&[id]).remove(&id));
     let sources = Sources {
         files: says,
-        index: IndexSays::none(),
+        index: IndexSays::of(catalog, row.thread.id),
         codex_state: codex_state(catalog, db.as_ref()),
         name_index: name_index(catalog, row.thread.id),
     };
@@ -156,7 +189,7 @@ pub(super) fn without_file(catalog: &Catalog, id: Option<ThreadId>) -> Sources {
     let db = id.and_then(|id| catalog.db_rows(&[id]).remove(&id));
     Sources {
         files: FilesSay { state: "missing", ..FilesSay::default() },
-        index: IndexSays::none(),
+        index: IndexSays::of(catalog, id),
         codex_state: codex_state(catalog, db.as_ref()),
         name_index: name_index(catalog, id),
     }
