@@ -14,6 +14,7 @@ mod paths;
 pub mod place;
 mod platform;
 pub mod schema;
+pub mod text;
 mod threads;
 
 pub use edges::{EdgeStatus, SpawnEdge};
