@@ -142,12 +142,10 @@ fn measure(home: &Path) {
     );
     println!("  size {:.2} MB: {:.2} % of the home", mb(size), 100.0 * size as f64 / bytes as f64);
     for length in LENGTHS {
-        let begun = Instant::now();
         let mut shares: Vec<f64> = terms(&files, length)
             .iter()
             .filter_map(|t| Some(100.0 * named(&best.segments, t)? as f64 / whole as f64))
             .collect();
-        let _ = begun;
         shares.sort_by(f64::total_cmp);
         let mean = shares.iter().sum::<f64>() / shares.len().max(1) as f64;
         println!("  {length:2} characters: {mean:5.1} / {:5.1} % to scan (mean / median)", shares[shares.len() / 2]);

@@ -287,3 +287,65 @@ impl<'b> Iterator for Entries<'b> {
         Some(entry.ok_or(Damaged("list")))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::{SegmentWriter, fold_table::RUNS, unit::UnitBuilder};
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Makes all checksums right again.
+    fn reseal(bytes: &mut [u8]) {
+        let number = |bytes: &[u8], at| u32_at(bytes, at).unwrap() as usize;
+        let (blocks, table) = (number(bytes, 16).min(1000), number(bytes, 20).min(bytes.len()));
+        let directory = HEADER + MAX_UNITS / 8;
+        for block in 0..blocks {
+            let at = directory + block * BLOCK_ENTRY;
+            let next = if block + 1 < blocks { u32_at(bytes, at + BLOCK_ENTRY + 4) } else { None };
+            let Some(start) = u32_at(bytes, at + 4) else { return };
+            let end = next.map_or(bytes.len(), |n| n as usize);
+            let Some(sum) = bytes.get(start as usize..end).map(checksum) else { continue };
+            bytes[at + 8..at + 12].copy_from_slice(&sum.to_le_bytes());
+        }
+        let head = directory + blocks * BLOCK_ENTRY;
+        for (range, at) in [(HEADER..head, 32), (head..head + table, 36), (0..HEADER - 4, 40)] {
+            let Some(sum) = bytes.get(range).map(checksum) else { continue };
+            bytes[at..at + 4].copy_from_slice(&sum.to_le_bytes());
+        }
+    }
+
+    proptest! {
+        /// Whatever a segment says that is whole by its checksums, reading it ends, and in no panic.
+        #[test]
+        fn a_forged_segment_is_survived(changes in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6)) {
+            let (mut writer, mut builder) = (SegmentWriter::new(), UnitBuilder::new());
+            for n in 0..20u64 {
+                let line = format!("{{\"timestamp\":\"t\",\"type\":\"event_msg\",\"payload\":{{\"type\":\"agent_message\",\"message\":\"text {n}\"}}}}\n");
+                builder.begin(0);
+                builder.lines(0, line.as_bytes());
+                writer.push(n, builder.finish().pop().unwrap()).unwrap();
+            }
+            let mut bytes = writer.finish();
+            reseal(&mut bytes);
+            prop_assert_eq!(Segment::open(&bytes).unwrap().candidates(&Query::new("text 7").unwrap()).unwrap().len(), 1);
+            for (at, byte) in changes {
+                let at = at.index(bytes.len());
+                bytes[at] = byte;
+            }
+            reseal(&mut bytes);
+            if let Ok(segment) = Segment::open(&bytes) {
+                let _ = (segment.candidates(&Query::new("text 7").unwrap()), segment.places(), segment.units());
+            }
+        }
+    }
+
+    /// A segment is only as good as the rules that it was made by. When this fails, so does what was written before:
+    /// give the format another version.
+    #[test]
+    fn the_version_changes_with_the_rules() {
+        let mut rules = Vec::new();
+        RUNS.iter().for_each(|r| [r.0, r.1, r.2, r.3].iter().for_each(|n| rules.extend(n.to_le_bytes())));
+        rules.extend(super::super::trigram::CODES);
+        assert_eq!((VERSION, checksum(&rules)), (1, 0x6aa3_5821));
+    }
+}

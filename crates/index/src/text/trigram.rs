@@ -16,7 +16,7 @@ pub(super) const ALL: u32 = 1 << 24;
 
 /// The number of a byte among all: the common ones first. Capitals have that of the small letter, so ASCII needs no
 /// folding of its own.
-const CODES: [u8; 256] = {
+pub(super) const CODES: [u8; 256] = {
     let mut codes = [u8::MAX; 256];
     let mut n = 0;
     while n < COMMON.len() {
@@ -199,8 +199,8 @@ mod tests {
         assert_eq!(distinct.len(), 64);
         assert!(COMMON.iter().all(|b| !b.is_ascii_uppercase()));
         let folded: Vec<u8> = (0..=255u8).filter(|b| !b.is_ascii_uppercase()).collect();
-        for place in 0..3 {
-            let of_place: BTreeSet<u32> = folded.iter().map(|b| PARTS[place][usize::from(*b)]).collect();
+        for (place, parts) in PARTS.iter().enumerate() {
+            let of_place: BTreeSet<u32> = folded.iter().map(|b| parts[usize::from(*b)]).collect();
             assert_eq!(of_place.len(), folded.len());
             let others = PARTS.iter().enumerate().filter(|(p, _)| *p != place).flat_map(|(_, p)| p);
             let bits = others.fold(0, |all, part| all | part);
