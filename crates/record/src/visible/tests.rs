@@ -75,6 +75,7 @@ fn lines_that_seem_common_and_are_not() {
         r#"{"type":"message","content":[{"type":"input_text","text":"late role"}],"role":"user"}"#,
         r#"{"type":"message","role":"developer","role":"user","content":"said twice"}"#,
         r#"{"type":"message","role":"developer","content":"said twice","type":"reasoning","summary":["x y z"]}"#,
+        r#"{"type":"message","role":"developer","content":[{"text":"said twice"}],"type":"reasoning"}"#,
         r#"{"type":"message","role":"assistant","content":"","tool_calls":[{"function":{"name":"n","arguments":"{\"a\":\"b c\"}"}}]}"#,
         r#"{"type":"message","role":"tool","content":"an answer"}"#,
         r#"{"type":"function_call_output","output":"{\"output\":\"a\\nb\",\"metadata\":{\"exit_code\":1}}"}"#,
