@@ -16,6 +16,7 @@ mod paths;
 pub mod place;
 mod platform;
 pub mod schema;
+pub mod text;
 mod threads;
 
 pub use edges::{EdgeStatus, SpawnEdge};
