@@ -98,7 +98,7 @@ fn campaign(threadkeep: &Threadkeep, home: &Path, options: &Options) -> Result<T
         while slots.len() < options.processes {
             slots.push(start(threadkeep, home, &mut rng)?);
         }
-        for _ in 0..rng.below(4) {
+        for _ in 0..rng.below(20) {
             change(home, &mut rng, &mut serial, &mut tally)?;
         }
         reap(&mut slots, &mut tally)?;
@@ -186,7 +186,10 @@ fn change(home: &Path, rng: &mut Rng, serial: &mut u64, tally: &mut Tally) -> Re
             let header = format!(
                 r#"{{"timestamp":"2026-12-01T10:00:00.000Z","type":"session_meta","payload":{{"id":"{id}","timestamp":"2026-12-01T10:00:00.000Z","cwd":"/made","originator":"x","cli_version":"1","source":"cli"}}}}"#
             );
-            fs::write(folder.join(format!("rollout-2026-12-01T10-00-00-{id}.jsonl")), format!("{header}\n{}", line("made")))?;
+            fs::write(
+                folder.join(format!("rollout-2026-12-01T10-00-00-{id}.jsonl")),
+                format!("{header}\n{}", line("made")),
+            )?;
             tally.made += 1;
         }
         (1, Some(path)) => {
@@ -236,7 +239,11 @@ fn same(threadkeep: &Threadkeep, home: &Path, tally: &mut Tally) -> Result<()> {
         let with = answer(threadkeep, home, args)?;
         let without = answer(threadkeep, home, &[args, &["--no-index"]].concat())?;
         for key in ["threads", "total", "hidden", "hits", "complete"] {
-            ensure!(with[key] == without[key], "{args:?}: {key} with an index and without differ: {}", differ(&with[key], &without[key]));
+            ensure!(
+                with[key] == without[key],
+                "{args:?}: {key} with an index and without differ: {}",
+                differ(&with[key], &without[key])
+            );
         }
         tally.checks += 1;
     }

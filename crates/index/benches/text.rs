@@ -52,7 +52,7 @@ fn build(files: &[(PathBuf, Form, u64)]) -> Built {
         let units = read_units(path, *form, Follow::Nothing, ReadFrom::Start, &mut builder, &mut buffer).unwrap();
         built.reading += begun.elapsed();
         let begun = Instant::now();
-        for unit in units {
+        for unit in units.units {
             built.units.push(Unit { contents: Contents::Unknown, ..unit });
             if let Err(unit) = writer.push(owner as u64, unit) {
                 built.segments.push(std::mem::take(&mut writer).finish());

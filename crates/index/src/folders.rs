@@ -16,8 +16,8 @@ impl Index {
     /// As [`IndexError`] says.
     pub fn folders(&self) -> Result<HashMap<PathBuf, FolderNames>, IndexError> {
         self.run("reading the names of folders", |connection| {
-            let mut statement = connection
-                .prepare_cached("SELECT path, dev, ino, mtime_ns, ctime_ns, files, folders FROM folders")?;
+            let mut statement =
+                connection.prepare_cached("SELECT path, dev, ino, mtime_ns, ctime_ns, files, folders FROM folders")?;
             let mut rows = statement.query([])?;
             let mut all = HashMap::new();
             while let Some(r) = rows.next()? {

@@ -10,8 +10,8 @@ use threadkeep_rollout::seam::{Disk as _, RealDisk};
 
 use crate::connection::Budget;
 use crate::database::Database;
-use crate::file;
 use crate::error::{Failure, IndexError, failure};
+use crate::file;
 use crate::paths::Paths;
 use crate::place::{IndexPlace, Placed, WhyMemory};
 
@@ -73,7 +73,8 @@ impl Index {
     ///
     /// What the system says; then some of the files may have their new names.
     pub fn set_aside(path: &std::path::Path) -> std::io::Result<PathBuf> {
-        let aside = (1..).map(|n| file::beside(path, &format!(".damaged-{n}"))).find(|p| std::fs::symlink_metadata(p).is_err());
+        let aside =
+            (1..).map(|n| file::beside(path, &format!(".damaged-{n}"))).find(|p| std::fs::symlink_metadata(p).is_err());
         let aside = aside.unwrap_or_else(|| file::beside(path, ".damaged"));
         RealDisk.rename(path, &aside)?;
         for suffix in ["-wal", "-shm", "-journal"] {

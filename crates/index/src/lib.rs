@@ -17,6 +17,7 @@ pub mod place;
 mod platform;
 pub mod schema;
 pub mod text;
+pub mod texts;
 mod threads;
 
 pub use edges::{EdgeStatus, SpawnEdge};

@@ -181,8 +181,8 @@ impl Index {
     /// As [`IndexError`] says.
     pub fn previews(&self, mut sink: impl FnMut(i64, &str, Cut)) -> Result<(), IndexError> {
         self.run("reading previews", |connection| {
-            let mut statement =
-                connection.prepare_cached("SELECT row, preview, cut FROM texts WHERE preview IS NOT NULL ORDER BY row")?;
+            let mut statement = connection
+                .prepare_cached("SELECT row, preview, cut FROM texts WHERE preview IS NOT NULL ORDER BY row")?;
             let mut rows = statement.query([])?;
             while let Some(r) = rows.next()? {
                 let text = r.get_ref(1)?.as_bytes()?;
@@ -305,7 +305,7 @@ impl Index {
         self.transact("forgetting what lists need", |transaction| {
             transaction.execute_batch(
                 "DELETE FROM listed; DELETE FROM rows; DELETE FROM texts; DELETE FROM depends; DELETE FROM touched; \
-                 DELETE FROM facets; DELETE FROM marks; DELETE FROM folders",
+                 DELETE FROM facets; DELETE FROM folders; DELETE FROM marks WHERE mark = 'whole'",
             )
         })
     }
@@ -329,11 +329,11 @@ pub enum Finished {
     NotYet,
 }
 
-fn mark(connection: &Connection, name: &str) -> rusqlite::Result<Option<String>> {
+pub(crate) fn mark(connection: &Connection, name: &str) -> rusqlite::Result<Option<String>> {
     connection.prepare_cached("SELECT value FROM marks WHERE mark = ?1")?.query_row([name], |r| r.get(0)).optional()
 }
 
-fn set_mark(transaction: &Transaction<'_>, name: &str, value: &str) -> rusqlite::Result<()> {
+pub(crate) fn set_mark(transaction: &Transaction<'_>, name: &str, value: &str) -> rusqlite::Result<()> {
     transaction.prepare_cached("INSERT OR REPLACE INTO marks VALUES (?1, ?2)")?.execute([name, value]).map(drop)
 }
 
@@ -401,9 +401,11 @@ fn put(transaction: &Transaction<'_>, k: &Keep, facet: i64) -> rusqlite::Result<
             transaction.last_insert_rowid()
         }
     };
-    transaction
-        .prepare_cached("INSERT OR REPLACE INTO texts VALUES (?1, ?2, ?3)")?
-        .execute(params![row, k.preview, i64::from(k.cut == Cut::Yes)])?;
+    transaction.prepare_cached("INSERT OR REPLACE INTO texts VALUES (?1, ?2, ?3)")?.execute(params![
+        row,
+        k.preview,
+        i64::from(k.cut == Cut::Yes)
+    ])?;
     transaction
         .prepare_cached("INSERT OR REPLACE INTO listed VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)")?
         .execute(params![

@@ -84,8 +84,12 @@ impl Mark {
 /// milliseconds, structured values JSON text, paths relative to the home where they are in it. `*_decided` is 1 where a
 /// person's or program's patch named the column, so that nothing observed overwrites it (`thread-store.md` 6.8).
 /// `docs/FORMAT.md` says what each table holds.
-const OBJECTS: [(i32, &str, &str); 13] = [
-    (2, "depends", "CREATE TABLE depends (row INTEGER NOT NULL, on_thread BLOB NOT NULL, PRIMARY KEY (on_thread, row)) STRICT, WITHOUT ROWID"),
+const OBJECTS: [(i32, &str, &str); 17] = [
+    (
+        2,
+        "depends",
+        "CREATE TABLE depends (row INTEGER NOT NULL, on_thread BLOB NOT NULL, PRIMARY KEY (on_thread, row)) STRICT, WITHOUT ROWID",
+    ),
     (2, "depends_by_row", "CREATE INDEX depends_by_row ON depends (row)"),
     (2, "facets", "CREATE TABLE facets (id INTEGER PRIMARY KEY, facet TEXT NOT NULL UNIQUE) STRICT"),
     (
@@ -110,6 +114,19 @@ const OBJECTS: [(i32, &str, &str); 13] = [
          WITHOUT ROWID",
     ),
     (1, "spawn_edges_by_parent", "CREATE INDEX spawn_edges_by_parent ON spawn_edges (parent, status, child)"),
+    (2, "text_blocks", "CREATE TABLE text_blocks (block INTEGER PRIMARY KEY, bytes BLOB NOT NULL) STRICT"),
+    (
+        2,
+        "text_files",
+        "CREATE TABLE text_files (owner INTEGER PRIMARY KEY, print INTEGER NOT NULL, dev INTEGER NOT NULL, \
+         ino INTEGER NOT NULL, read_to INTEGER NOT NULL, tail INTEGER NOT NULL) STRICT",
+    ),
+    (2, "text_files_by_ino", "CREATE INDEX text_files_by_ino ON text_files (ino)"),
+    (
+        2,
+        "text_segments",
+        "CREATE TABLE text_segments (segment INTEGER PRIMARY KEY, units INTEGER NOT NULL, bytes INTEGER NOT NULL) STRICT",
+    ),
     (2, "texts", "CREATE TABLE texts (row INTEGER PRIMARY KEY, preview TEXT, cut INTEGER NOT NULL) STRICT"),
     (
         1,
@@ -121,7 +138,11 @@ const OBJECTS: [(i32, &str, &str); 13] = [
          token_usage TEXT, first_user_message TEXT, memory_mode TEXT, memory_mode_decided INTEGER NOT NULL DEFAULT 0, \
          git_sha TEXT, git_branch TEXT, git_origin_url TEXT, recency_at INTEGER) STRICT",
     ),
-    (2, "touched", "CREATE TABLE touched (row INTEGER NOT NULL, path TEXT NOT NULL, PRIMARY KEY (path, row)) STRICT, WITHOUT ROWID"),
+    (
+        2,
+        "touched",
+        "CREATE TABLE touched (row INTEGER NOT NULL, path TEXT NOT NULL, PRIMARY KEY (path, row)) STRICT, WITHOUT ROWID",
+    ),
     (2, "touched_by_row", "CREATE INDEX touched_by_row ON touched (row)"),
 ];
 
@@ -157,7 +178,8 @@ pub(crate) fn difference(connection: &Connection) -> rusqlite::Result<Option<Str
         connection.prepare("SELECT name, sql FROM sqlite_schema WHERE sql IS NOT NULL ORDER BY name")?;
     let found: Vec<(String, String)> =
         statement.query_map([], |r| Ok((r.get(0)?, r.get(1)?)))?.collect::<rusqlite::Result<_>>()?;
-    let same = found.len() == OBJECTS.len() && found.iter().zip(OBJECTS).all(|(f, (_, name, sql))| (&*f.0, &*f.1) == (name, sql));
+    let same = found.len() == OBJECTS.len()
+        && found.iter().zip(OBJECTS).all(|(f, (_, name, sql))| (&*f.0, &*f.1) == (name, sql));
     Ok((!same).then(|| "its tables are not those of its version".to_owned()))
 }
 

@@ -23,7 +23,7 @@ mod writer;
 
 pub use bytes::ReadAt;
 pub use query::Query;
-pub use read::{ReadFrom, read_units};
+pub use read::{ReadFrom, ReadUnits, read_units};
 pub use segment::{Segment, SegmentError, UnitPlace};
 pub use trigram::Trigrams;
 pub use unit::{Contents, TEXT_OF_UNIT, Unit, UnitBuilder};

@@ -9,14 +9,16 @@ use threadkeep_index::{Index, IndexError, IndexOptions, IndexPlace, WhyMemory};
 use threadkeep_record::ThreadId;
 use threadkeep_record::fold::Check;
 use threadkeep_rollout::facts::Depth;
+use threadkeep_rollout::name::Form;
 use threadkeep_rollout::par;
-use threadkeep_rollout::walk::FolderNames;
 use threadkeep_rollout::seam::{Disk, OpenMode, RealDisk};
+use threadkeep_rollout::walk::FolderNames;
 
 use crate::catalog::{Catalog, Group};
 use crate::kept;
 use crate::list::SMALL_HOME;
 use crate::row;
+use crate::text_fill;
 
 /// How long building the index anew waits for others at its file.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -41,7 +43,7 @@ pub enum Until {
 }
 
 impl Until {
-    fn is_over(self) -> bool {
+    pub(crate) fn is_over(self) -> bool {
         match self {
             Self::Then(moment) => Instant::now() >= moment,
             Self::Done => false,
@@ -116,7 +118,10 @@ pub fn rebuild(catalog: &Catalog, apply: Apply) -> Result<Rebuilt, FillError> {
             Err(WhyMemory::Damaged { path, .. }) => {
                 let moved = Index::set_aside(&path);
                 report.aside = Some(moved.map_err(|e| {
-                    FillError::NoIndex(format!("the index {} is damaged and cannot be moved aside: {e}", path.display()))
+                    FillError::NoIndex(format!(
+                        "the index {} is damaged and cannot be moved aside: {e}",
+                        path.display()
+                    ))
                 })?);
                 Some(kept::open(&catalog.home, place, PATIENCE).map_err(|why| FillError::NoIndex(why.to_string()))?)
             }
@@ -137,7 +142,8 @@ pub fn rebuild(catalog: &Catalog, apply: Apply) -> Result<Rebuilt, FillError> {
 
 fn rebuild_in(catalog: &Catalog, index: &Index, apply: Apply, mut report: Rebuilt) -> Result<Rebuilt, FillError> {
     let _writer = if apply == Apply::Yes { Some(Writer::lock(index)?) } else { None };
-    let mut filler = Filler { catalog, index, until: Until::Done, large: u64::MAX, apply, filled: Filled::default(), damaged: 0 };
+    let mut filler =
+        Filler { catalog, index, until: Until::Done, large: u64::MAX, apply, filled: Filled::default(), damaged: 0 };
     // What is kept now: the index may have been opened only now, or written by others since.
     let kept = index.listing()?.threads.into_iter().map(|l| l.thread);
     let gone: Vec<ThreadId> = kept.filter(|id| catalog.complete && catalog.group(*id).is_none()).collect();
@@ -151,9 +157,33 @@ fn rebuild_in(catalog: &Catalog, index: &Index, apply: Apply, mut report: Rebuil
     if catalog.complete {
         filler.keep(vec![], &[], Finished::Yes)?;
     }
+    if apply == Apply::Yes {
+        text_fill::fill(catalog, index, Until::Done)?;
+    }
     report.changed = filler.filled.changed;
     report.damaged = filler.damaged;
     Ok(report)
+}
+
+/// Bytes of rollouts above which a search is helped by a text hint.
+const TEXT_WORTH: u64 = 128 << 20;
+
+/// Reads what was said in the files of a home into the text hint of its index, newest first. Returns whether all is in
+/// it.
+///
+/// # Errors
+///
+/// As [`FillError`] says. Whatever was kept before stays.
+pub fn fill_text(catalog: &Catalog, begin: Begin, until: Until) -> Result<bool, FillError> {
+    let Some(index) = catalog.kept.index() else {
+        return Err(FillError::NoIndex(catalog.kept.why_none().unwrap_or_default().to_owned()));
+    };
+    let packed = catalog.files.iter().any(|f| f.name.form == Form::Zstd);
+    if begin == Begin::IfWorth && !packed && catalog.files.iter().map(|f| f.size).sum::<u64>() < TEXT_WORTH {
+        return Ok(true);
+    }
+    let _writer = Writer::lock(index)?;
+    text_fill::fill(catalog, index, until)
 }
 
 /// Why nothing was filled.
@@ -187,7 +217,8 @@ pub fn fill(catalog: &Catalog, begin: Begin, whole: Whole<'_>, until: Until) -> 
             if begin == Begin::IfWorth && catalog.files.len() <= WORTH.0 && bytes() <= WORTH.1 {
                 return Err(FillError::NoIndex("the home is so small that it needs none".into()));
             }
-            begun = kept::open(&catalog.home, place, kept::PATIENCE).map_err(|why| FillError::NoIndex(why.to_string()))?;
+            begun =
+                kept::open(&catalog.home, place, kept::PATIENCE).map_err(|why| FillError::NoIndex(why.to_string()))?;
             &begun
         }
     };
@@ -335,10 +366,10 @@ enum Read {
 }
 
 /// Held by the one process that fills an index; the system takes it back when that ends, however it ends.
-struct Writer(#[allow(dead_code, reason = "it is held, not used")] Option<File>);
+pub(crate) struct Writer(#[allow(dead_code, reason = "it is held, not used")] Option<File>);
 
 impl Writer {
-    fn lock(index: &Index) -> Result<Self, FillError> {
+    pub(crate) fn lock(index: &Index) -> Result<Self, FillError> {
         let Some(path) = index.writer_lock_path() else { return Ok(Self(None)) };
         let no = |e: std::io::Error| FillError::NoIndex(format!("cannot lock {}: {e}", path.display()));
         // Made through the seam, so that it is the user's own; held through the system.

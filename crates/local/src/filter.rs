@@ -239,9 +239,7 @@ pub fn resolve(path: &str) -> PathBuf {
         let trimmed = path.trim_end_matches(['/', '\\']);
         return PathBuf::from(if trimmed.is_empty() { path } else { trimmed });
     }
-    std::fs::canonicalize(path).unwrap_or_else(|_| {
-        tidy(Path::new(path))
-    })
+    std::fs::canonicalize(path).unwrap_or_else(|_| tidy(Path::new(path)))
 }
 
 /// A path without `.` and `..`, told by its text alone.

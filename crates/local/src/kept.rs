@@ -26,6 +26,10 @@ pub(crate) fn is_settled(mark: &FolderMark, looked_ns: i64) -> bool {
 
 /// A file that changed so shortly before it was looked at may change again without another time or size: the system's
 /// clock for files goes in ticks of up to 10 ms, and some file systems keep whole or even seconds only.
+pub(crate) fn is_racy(file: &FileEntry, looked_ns: i64) -> bool {
+    is_racy_time(file.mtime_ns, file.ctime_ns, looked_ns)
+}
+
 fn is_racy_time(mtime_ns: i64, ctime_ns: i64, looked_ns: i64) -> bool {
     const SECOND: i64 = 1_000_000_000;
     let coarse = mtime_ns % SECOND == 0 && ctime_ns % SECOND == 0;
@@ -124,8 +128,7 @@ impl Kept {
             None => {}
             Some(Ok(listing)) => {
                 let facets = listing.facets.iter();
-                self.facets =
-                    facets.filter_map(|(id, text)| Some((*id, serde_json::from_str(text).ok()?))).collect();
+                self.facets = facets.filter_map(|(id, text)| Some((*id, serde_json::from_str(text).ok()?))).collect();
                 self.listing = listing;
             }
             // Another process may be making it: it can be written to later, and tells nothing now.
@@ -189,7 +192,14 @@ impl Kept {
                     self.at.iter_mut().filter(|at| stale(**at)).for_each(|at| *at = NONE);
                 }
             }
-            Err(e) => *self = Self { at: vec![NONE; self.at.len()], index: self.index.take(), place: self.place.take(), ..Self::none(e.to_string()) },
+            Err(e) => {
+                *self = Self {
+                    at: vec![NONE; self.at.len()],
+                    index: self.index.take(),
+                    place: self.place.take(),
+                    ..Self::none(e.to_string())
+                }
+            }
         }
     }
 
@@ -323,7 +333,7 @@ pub(crate) fn keep(group: &Group, files: &[FileEntry], row: &Row, known: Known, 
     if mine().any(|f| f.problem.is_some()) {
         return None;
     }
-    let racy = mine().any(|f| is_racy_time(f.mtime_ns, f.ctime_ns, looked_ns));
+    let racy = mine().any(|f| is_racy(f, looked_ns));
     let t = &row.thread;
     let facet = Facet {
         archived: t.archived,

@@ -84,14 +84,18 @@ impl IndexUse {
     pub(crate) fn of(catalogs: &[Catalog], read: usize, otherwise: &str) -> Self {
         let why = catalogs.iter().find_map(|c| c.kept.why_none());
         let (state, reason) = match why {
-            Some(why) => (IndexState::None, if why.is_empty() { otherwise.to_owned() } else { format!("{otherwise}: {why}") }),
+            Some(why) => {
+                (IndexState::None, if why.is_empty() { otherwise.to_owned() } else { format!("{otherwise}: {why}") })
+            }
             None if read == usize::MAX => (IndexState::Partial, format!("{otherwise}: the index is not finished")),
             None if catalogs.iter().all(|c| c.kept.is_whole()) => match read {
                 0 => (IndexState::Fresh, "every thread is as it was read".into()),
                 1 => (IndexState::Fresh, "1 thread was read from its files".into()),
                 n => (IndexState::Fresh, format!("{n} threads were read from their files")),
             },
-            None => (IndexState::Partial, format!("the index is not finished: {read} threads were read from their files")),
+            None => {
+                (IndexState::Partial, format!("the index is not finished: {read} threads were read from their files"))
+            }
         };
         Self { state, reason }
     }

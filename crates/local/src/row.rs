@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
+use threadkeep_index::listed::Known;
 use threadkeep_record::damage::DamageReason;
 use threadkeep_record::fold::{Check, DAMAGE_SHOWN, Fold};
 use threadkeep_record::{GitInfo, HistoryMode, SourceClass, ThreadId, TokenUsage, UtcMillis, meta};
-use threadkeep_index::listed::Known;
 use threadkeep_rollout::facts::{self, Depth, FileFacts, Nobody, Observer};
 use threadkeep_rollout::lineage::{self, Assembly, History, Member, Role};
 use threadkeep_rollout::name::Form;

@@ -1,6 +1,7 @@
 //! Searches: where something was said, newest thread first, by scanning the files.
 
 mod found;
+mod hint;
 pub mod needle;
 pub mod scan;
 mod simd;
@@ -24,6 +25,7 @@ use crate::kept_filter::{KeptFilter, Verdict};
 use crate::list::{Candidate, IndexState, IndexUse, LocalStore, SMALL_HOME, add_names, candidates, load};
 use crate::row::{self, shown};
 use found::{Found, drop_inherited, drop_second_accounts, is_plain_copy, place};
+use hint::{Hints, Look};
 use needle::Needle;
 use scan::{RawHit, Scan};
 
@@ -49,7 +51,6 @@ pub enum OfEach {
 }
 
 /// A page of hits.
-#[derive(Debug)]
 pub struct SearchPage {
     /// The hits.
     pub hits: Vec<HitRow>,
@@ -65,6 +66,10 @@ pub struct SearchPage {
     pub notes: Vec<String>,
     /// Name and preview of each thread with a hit, by its id.
     pub titles: HashMap<String, (Option<String>, Option<String>)>,
+    /// The index knows the text of every file that was asked about.
+    pub text_is_known: bool,
+    /// What the page was made from. Taking it apart costs as much as a page, so that is left to the caller's end.
+    pub catalogs: Vec<Catalog>,
 }
 
 /// A hit with what is to be known of its thread.
@@ -197,6 +202,15 @@ impl LocalStore {
             index: IndexUse { state: IndexState::None, reason: String::new() },
             notes: vec![],
             titles: HashMap::new(),
+            text_is_known: false,
+            catalogs: vec![],
+        };
+        let work = Work {
+            catalogs: &catalogs,
+            names: &names,
+            searched: searched.as_ref(),
+            explicit: !wanted.is_empty(),
+            hints: Hints::ask(&catalogs, &search.term),
         };
         let mut threads = 0;
         let mut given_keys = cursor.as_ref().and_then(|c| c.given.clone()).unwrap_or_default();
@@ -205,11 +219,10 @@ impl LocalStore {
         let mut batch = if want == usize::MAX { 4096 } else { 32 };
         'pages: while next < ordered.len() {
             let part = &ordered[next..(next + batch).min(ordered.len())];
-            let explicit = !wanted.is_empty();
-            let found = par::map_with(part, Vec::new, |buffer: &mut Vec<u8>, (ms, key, c)| {
-                let already = skip(key);
+            let found = par::map_with(part, Vec::new, |buffer: &mut Vec<u8>, thread| {
+                let already = skip(&thread.1);
                 let scanner = Scan { want: scanner.want.saturating_add(already), ..scanner };
-                scan_thread(&catalogs, *c, key, *ms, &scanner, &names, searched.as_ref(), explicit, buffer)
+                scan_thread(&work, thread, &scanner, buffer)
             });
             for mut f in found.into_iter().flatten() {
                 problems.extend(f.problem.clone());
@@ -261,6 +274,8 @@ impl LocalStore {
         page.index = IndexUse::of_search(&catalogs, made);
         page.notes =
             catalogs.iter().flat_map(|c| c.notes.iter().cloned().chain(c.late_notes())).chain(problems).collect();
+        page.text_is_known = work.hints.is_full();
+        page.catalogs = catalogs;
         Ok(page)
     }
 }
@@ -337,22 +352,16 @@ fn order(catalogs: &[Catalog], c: Candidate, exact: bool) -> (i64, String) {
 
 /// Finds the hits of a thread that are to be given. Some are dropped after the scan (second accounts, inherited text),
 /// so a scan that stopped at its limit with too few left is made again with a larger one.
-#[allow(clippy::too_many_arguments, reason = "one call site, all of them facts of one search")]
 fn scan_thread(
-    catalogs: &[Catalog],
-    c: Candidate,
-    key: &str,
-    order_ms: i64,
+    work: &Work<'_>,
+    (order_ms, key, c): &(i64, String, Candidate),
     scan: &Scan<'_>,
-    names: &HashMap<String, String>,
-    searched: Option<&HashSet<String>>,
-    explicit: bool,
     buffer: &mut Vec<u8>,
 ) -> Option<Found> {
     let mut want = scan.want;
     loop {
         let wider = Scan { want, ..*scan };
-        let found = scan_once(catalogs, c, key, order_ms, &wider, names, searched, explicit, buffer);
+        let found = scan_once(work, *c, key, *order_ms, &wider, buffer);
         let enough = found.as_ref().is_none_or(|f| !f.stopped || f.hits.len() >= scan.want);
         if enough {
             return found;
@@ -361,18 +370,27 @@ fn scan_thread(
     }
 }
 
-#[allow(clippy::too_many_arguments, reason = "one call site, all of them facts of one search")]
+/// What one search works with.
+struct Work<'w> {
+    catalogs: &'w [Catalog],
+    /// Names by key.
+    names: &'w HashMap<String, String>,
+    /// The threads that are searched, where that is not all.
+    searched: Option<&'w HashSet<String>>,
+    /// Threads were named, so each is searched through its whole history.
+    explicit: bool,
+    hints: Hints<'w>,
+}
+
 fn scan_once(
-    catalogs: &[Catalog],
+    work: &Work<'_>,
     c: Candidate,
     key: &str,
     order_ms: i64,
     scan: &Scan<'_>,
-    names: &HashMap<String, String>,
-    searched: Option<&HashSet<String>>,
-    explicit: bool,
     buffer: &mut Vec<u8>,
 ) -> Option<Found> {
+    let &Work { catalogs, names, searched, explicit, .. } = work;
     let mut hits: Vec<(Option<PathBuf>, RawHit)> = Vec::new();
     if (scan.speakers.is_empty() || scan.speakers.contains(&Speaker::Name))
         && let Some(name) = names.get(key)
@@ -416,7 +434,17 @@ fn scan_once(
     if g.files.len() == 1 && !explicit {
         let entry = &catalog.files[g.files[0] as usize];
         let path = entry.path_in(catalog.home.path());
-        let (raw, problem) = scan.file(&path, entry.name.form, entry.size, row::follow(entry), buffer);
+        let here = match work.hints.look(home, entry) {
+            Look::All => true,
+            Look::Nowhere => false,
+            // A hit is looked for first; where there is one, the file is scanned as any other.
+            Look::Ranges(ranges) => scan.any_in(&path, row::follow(entry), &ranges, buffer).unwrap_or(true),
+        };
+        let (raw, problem) = if here {
+            scan.file(&path, entry.name.form, entry.size, row::follow(entry), buffer)
+        } else {
+            (vec![], None)
+        };
         found.stopped = raw.len() >= scan.want;
         found.problem = problem;
         found.hits.extend(raw.into_iter().map(|h| (Some(path.clone()), h)));

@@ -115,7 +115,8 @@ impl LocalThreadStore {
         let disk = Arc::new(RealDisk);
         let live = Registry::default();
         let opened_index = OnceLock::new();
-        let inner = Inner { home, sqlite_home, read, index, opened_index, disk, clock, durability, patience, live, filling };
+        let inner =
+            Inner { home, sqlite_home, read, index, opened_index, disk, clock, durability, patience, live, filling };
         Self { inner: Arc::new(inner) }
     }
 

@@ -45,7 +45,7 @@ impl Indexed {
         for (owner, path) in files.iter().enumerate() {
             let units =
                 read_units(path, form(path), Follow::Nothing, ReadFrom::Start, &mut builder, &mut buffer).unwrap();
-            for unit in units {
+            for unit in units.units {
                 writer.push(owner as u64, unit).unwrap();
             }
         }

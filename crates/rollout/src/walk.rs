@@ -50,6 +50,12 @@ pub struct FileEntry {
     pub problem: Option<Box<str>>,
 }
 
+/// A number for bytes, the same on every machine and release.
+#[must_use]
+pub fn hash(bytes: &[u8]) -> u64 {
+    XxHash3_64::oneshot(bytes)
+}
+
 impl FileEntry {
     /// Path relative to the home (absolute for [`Place::Outside`]).
     #[must_use]

@@ -60,7 +60,8 @@ fn what_is_not_plain_is_read_each_time() {
     let home = dir.path();
     fs::create_dir_all(home.join("sessions/2026")).unwrap();
     fs::write(home.join("sessions/2026").join(name(1)), "x").unwrap();
-    std::os::unix::fs::symlink(home.join("sessions/2026").join(name(1)), home.join("sessions/2026").join(name(2))).unwrap();
+    std::os::unix::fs::symlink(home.join("sessions/2026").join(name(1)), home.join("sessions/2026").join(name(2)))
+        .unwrap();
     let mut known = HashMap::new();
     again(home, &mut known);
     assert_eq!(again(home, &mut known), 1, "`sessions` alone");

@@ -115,5 +115,8 @@ pub struct DamageEntry {
 fn word<'de, D: Deserializer<'de>>(from: D) -> Result<Word, D::Error> {
     let text = std::borrow::Cow::<'de, str>::deserialize(from)?;
     let known = ["plain", "zstd", "json", "head", "segment", "copy"];
-    known.into_iter().find(|w| *w == text).ok_or_else(|| serde::de::Error::custom(format!("not a word of a file: {text}")))
+    known
+        .into_iter()
+        .find(|w| *w == text)
+        .ok_or_else(|| serde::de::Error::custom(format!("not a word of a file: {text}")))
 }

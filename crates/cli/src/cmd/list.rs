@@ -3,14 +3,14 @@
 use std::borrow::Cow;
 
 use serde::{Serialize, Serializer};
-use threadkeep_local::row::Row;
 use threadkeep_local::fill::Whole;
+use threadkeep_local::row::Row;
 use threadkeep_local::{ListOptions, ListPage, LocalStore, RowsFrom};
 use threadkeep_record::UtcMillis;
 use threadkeep_rollout::Home;
 use threadkeep_store::{Cursor, ListQuery, SortKey, Thread};
 
-use super::{again, index_behind, now};
+use super::{Behind, again, index_behind, now};
 use crate::args::{Global, ListArgs};
 use crate::fail::{Done, Failure, Kind};
 use crate::human::{age, directory, fit, fit_left, pad, size, visible_line};
@@ -34,7 +34,8 @@ pub fn run(global: &Global, args: &ListArgs, out: &mut Out) -> Done {
     // What a page shows as unknown is looked up for the next time.
     let shown: Vec<_> = page.rows.iter().filter_map(|(_, row)| row.thread.id).collect();
     let needs_whole = sort == SortKey::Recency || !query.models.is_empty() || query.file.is_some();
-    index_behind(&page.catalogs, if needs_whole { Whole::All } else { Whole::These(&shown) }, out)?;
+    let whole = if needs_whole { Whole::All } else { Whole::These(&shown) };
+    index_behind(&page.catalogs, Behind::List(whole), out)?;
     Ok(0)
 }
 

@@ -58,7 +58,9 @@ fn aside(rebuilt: &Rebuilt) -> Option<String> {
 fn failure(e: &FillError) -> Failure {
     match e {
         FillError::Busy => Failure::new(Kind::Refused, e.to_string()).hint("wait for it, or end it"),
-        FillError::NoIndex(_) | FillError::Index(_) => Failure::new(Kind::Failed, format!("cannot build the index: {e}"))
-            .hint("lists and searches work without one; --index-dir DIR keeps it elsewhere"),
+        FillError::NoIndex(_) | FillError::Index(_) => {
+            Failure::new(Kind::Failed, format!("cannot build the index: {e}"))
+                .hint("lists and searches work without one; --index-dir DIR keeps it elsewhere")
+        }
     }
 }

@@ -81,7 +81,8 @@ fn same(plain: &Value, with: &Value, way: &str) {
             assert_eq!(more(plain), more(with), "{way}: next_cursor");
         }
         (Value::Array(a), Value::Array(b)) => {
-            let ids = |rows: &[Value]| rows.iter().map(|r| r.get("id").or(r.get("thread_id")).cloned()).collect::<Vec<_>>();
+            let ids =
+                |rows: &[Value]| rows.iter().map(|r| r.get("id").or(r.get("thread_id")).cloned()).collect::<Vec<_>>();
             assert_eq!(ids(a), ids(b), "{way}");
             for (i, (a, b)) in a.iter().zip(b).enumerate() {
                 same(a, b, &format!("{way}: {i}"));

@@ -210,7 +210,9 @@ impl Home {
 
 /// The command without anything of the surroundings: no home, no colours, UTC.
 pub fn clean(command: &mut Command, fake_home: &Path) {
-    for name in ["CODEX_HOME", "CODEX_SQLITE_HOME", "THREADKEEP_INDEX_DIR", "THREADKEEP_NO_INDEX", "CLICOLOR_FORCE", "PAGER"] {
+    for name in
+        ["CODEX_HOME", "CODEX_SQLITE_HOME", "THREADKEEP_INDEX_DIR", "THREADKEEP_NO_INDEX", "CLICOLOR_FORCE", "PAGER"]
+    {
         command.env_remove(name);
     }
     command.env("NO_COLOR", "1").env("TZ", "UTC").env("HOME", fake_home);

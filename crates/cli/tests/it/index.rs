@@ -153,7 +153,8 @@ fn every_change_of_the_files_shows() {
     fs::create_dir_all(archived.parent().expect("a parent")).expect("folders");
     fs::rename(&path, &archived).expect("moved");
     let answer = check("archived");
-    let row = |id: &str, answer: &Value| answer["threads"].as_array().and_then(|a| a.iter().find(|r| r["id"] == id).cloned());
+    let row =
+        |id: &str, answer: &Value| answer["threads"].as_array().and_then(|a| a.iter().find(|r| r["id"] == id).cloned());
     assert_eq!(row(&t(1), &answer).expect("listed")["archived"], true);
     // Compressed, removed, new in a folder that is new, a second file of the same thread.
     let two = Log::healthy(&t(2), AT);
@@ -183,7 +184,9 @@ fn a_fork_is_told_anew_when_its_parent_changes() {
     home.put(&parent);
     let base = json!({"history_mode": "paginated", "forked_from_id": t(1),
         "history_base": {"thread_id": t(1), "end_ordinal_exclusive": end, "end_byte_offset": parent.bytes().len()}});
-    home.put(&Log::paginated(&t(2), "2026-03-02T10:00:00Z").ordinal(end as u64).meta_with(base).turn("second", "answer"));
+    home.put(
+        &Log::paginated(&t(2), "2026-03-02T10:00:00Z").ordinal(end as u64).meta_with(base).turn("second", "answer"),
+    );
     reindexed(&home);
     let preview = |answer: &Value| {
         let rows = answer["threads"].as_array().expect("threads");
@@ -245,7 +248,10 @@ fn an_index_that_is_damaged_inside_costs_no_answer() {
         home.put(&Log::healthy(&t(n), AT));
     }
     reindexed(&home);
-    Connection::open(file(&home)).expect("the index").execute_batch("PRAGMA wal_checkpoint(TRUNCATE)").expect("one file");
+    Connection::open(file(&home))
+        .expect("the index")
+        .execute_batch("PRAGMA wal_checkpoint(TRUNCATE)")
+        .expect("one file");
     let whole = fs::read(file(&home)).expect("the index");
     let plain = list(&home, &["--all", "--count", "--no-index"]);
     for page in 1..whole.len() / 4096 {
@@ -389,19 +395,24 @@ fn any_beginning_of_the_log() {
     settle();
     list(&home, &[]);
     let plain = list(&home, &["--all", "--count", "--no-index"]);
-    let (base, log) = (fs::read(file(&home)).expect("base"), fs::read(home.file("threadkeep/index.sqlite-wal")).expect("log"));
+    let (base, log) =
+        (fs::read(file(&home)).expect("base"), fs::read(home.file("threadkeep/index.sqlite-wal")).expect("log"));
     assert!(log.len() > 20 * 4096, "{}", log.len());
     drop(reader);
     let frame = 24 + 4096;
-    let ends = (0..=log.len().saturating_sub(32) / frame).step_by(3).flat_map(|n| [32 + n * frame, 32 + n * frame + 1_000]);
+    let ends =
+        (0..=log.len().saturating_sub(32) / frame).step_by(3).flat_map(|n| [32 + n * frame, 32 + n * frame + 1_000]);
     let folder = home.outside("image");
     for end in ends.filter(|end| *end <= log.len()) {
         let _ = fs::remove_dir_all(&folder);
         fs::create_dir_all(&folder).expect("a folder");
         let name = index_name(&home, &folder);
         fs::write(&name, &base).expect("base");
-        fs::write(name.with_file_name(format!("{}-wal", name.file_name().expect("a name").to_string_lossy())), &log[..end])
-            .expect("log");
+        fs::write(
+            name.with_file_name(format!("{}-wal", name.file_name().expect("a name").to_string_lossy())),
+            &log[..end],
+        )
+        .expect("log");
         let answer = list(&home, &["--all", "--count", "--index-dir", folder.to_str().expect("UTF-8")]);
         assert_eq!(answer["threads"], plain["threads"], "the first {end} bytes of the log");
     }

@@ -19,6 +19,15 @@ pub enum ReadFrom {
     Offset(u64),
 }
 
+/// What was read of a rollout.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReadUnits {
+    /// Its units.
+    pub units: Vec<Unit>,
+    /// Where the decompressed rollout ends. What stands between the last unit and this is in no unit.
+    pub end: u64,
+}
+
 /// Reads a rollout and makes its units. `buffer` is used again from file to file.
 ///
 /// A file of the TypeScript command is one JSON text: its units say between which offsets its items begin, and it is
@@ -35,7 +44,7 @@ pub fn read_units(
     from: ReadFrom,
     builder: &mut UnitBuilder,
     buffer: &mut Vec<u8>,
-) -> io::Result<Vec<Unit>> {
+) -> io::Result<ReadUnits> {
     let start = match from {
         ReadFrom::Offset(offset) if form != Form::Json => offset,
         ReadFrom::Offset(_) | ReadFrom::Start => 0,
@@ -48,7 +57,11 @@ pub fn read_units(
         }
         return match lines.error() {
             Some(e) => Err(again(e)),
-            None => Ok(builder.finish()),
+            None => {
+                let units = builder.finish();
+                let end = units.last().map_or(0, |u| u.end);
+                Ok(ReadUnits { units, end })
+            }
         };
     }
     let stream = match form {
@@ -67,13 +80,19 @@ pub fn read_units(
         buffer.resize(BUFFER, 0);
     }
     let mut blocks = BlockReader::with_buffer(stream, std::mem::take(buffer)).at(start);
+    let mut end = start;
     while let Some(block) = blocks.next_block() {
         match block {
-            Block::Lines(range) => builder.lines(blocks.offset(range.start), blocks.bytes(range)),
+            Block::Lines(range) => {
+                end = blocks.offset(range.end);
+                builder.lines(blocks.offset(range.start), blocks.bytes(range));
+            }
             Block::LongHead(range) => {
                 let offset = blocks.offset(range.start);
                 // A long line that is still being written is no record yet.
-                if let (length, true) = blocks.stream_long(|_| {}) {
+                let (length, whole) = blocks.stream_long(|_| {});
+                end = offset + length + u64::from(whole);
+                if whole {
                     builder.long_record(offset, length + 1);
                 }
             }
@@ -83,7 +102,7 @@ pub fn read_units(
     *buffer = blocks.into_buffer();
     match error {
         Some(e) => Err(e),
-        None => Ok(builder.finish()),
+        None => Ok(ReadUnits { units: builder.finish(), end }),
     }
 }
 

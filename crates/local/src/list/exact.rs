@@ -282,9 +282,9 @@ impl Request<'_> {
             if given.is_some_and(|g| g.has(&key.text())) {
                 return None;
             }
-            let behind = last.as_ref().is_none_or(|(last_ms, last_key, c)| {
-                self.is_behind((ms, &key), mtime, (*last_ms, last_key), c)
-            });
+            let behind = last
+                .as_ref()
+                .is_none_or(|(last_ms, last_key, c)| self.is_behind((ms, &key), mtime, (*last_ms, last_key), c));
             behind.then_some((ms, key, f))
         };
         found.into_iter().filter_map(place).collect()
@@ -294,10 +294,9 @@ impl Request<'_> {
     fn is_behind(&self, here: (i64, &Key), mtime: i64, last: (i64, &Key), c: &Cursor) -> bool {
         // A first page by modification time did not look at files older than its floor, whatever their records say.
         let (rest, restart) = match (c.floor_mtime_ms, c.first_ms, &c.first_id) {
-            (Some(floor), Some(first), Some(id)) => (
-                self.order(here, (first, &key_of(id))).is_gt() || mtime < floor,
-                last.0 == first && last.1.is(id),
-            ),
+            (Some(floor), Some(first), Some(id)) => {
+                (self.order(here, (first, &key_of(id))).is_gt() || mtime < floor, last.0 == first && last.1.is(id))
+            }
             _ => (true, false),
         };
         rest && (restart || self.order(here, last).is_gt())
@@ -342,7 +341,9 @@ impl Request<'_> {
                 .filter_map(|((_, group, _), row)| {
                     // A cut text, or a row that was dropped meanwhile, is read again.
                     let c = Candidate::Group { home, group: *group };
-                    row.filter(|r| !r.lightened).map(|row| (home, row)).or_else(|| load(self.catalogs, c, self.depth(c)))
+                    row.filter(|r| !r.lightened)
+                        .map(|row| (home, row))
+                        .or_else(|| load(self.catalogs, c, self.depth(c)))
                 })
                 .collect();
             add_names(self.catalogs, &mut given);
