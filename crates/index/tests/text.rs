@@ -210,7 +210,8 @@ fn the_fixtures_records_lie_in_candidates() {
         _ => Form::Plain,
     };
     for (owner, path) in files.iter().enumerate() {
-        let units = read_units(path, form(path), Follow::Nothing, ReadFrom::Start, &mut builder, &mut buffer).unwrap().units;
+        let units =
+            read_units(path, form(path), Follow::Nothing, ReadFrom::Start, &mut builder, &mut buffer).unwrap().units;
         assert!(units.windows(2).all(|w| w[0].end == w[1].start));
         // Going on behind a unit gives the same units.
         if let [first, rest @ ..] = units.as_slice()
