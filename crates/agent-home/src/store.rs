@@ -30,7 +30,7 @@ pub const MANIFEST: &str = "store.json";
 /// The stamp.
 pub const STAMP: &str = "last-used";
 /// Held while the store is changed.
-const EDIT_LOCK: &str = ".edit.lock";
+pub(crate) const EDIT_LOCK: &str = ".edit.lock";
 const MAX_MANIFEST: u64 = 64 << 20;
 const EDIT_PATIENCE: Duration = Duration::from_secs(20);
 

@@ -5,6 +5,7 @@ mod place;
 
 mod behaviours;
 mod crash;
+mod doubt;
 mod exposing;
 mod failing;
 mod files;
