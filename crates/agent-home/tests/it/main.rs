@@ -11,6 +11,7 @@ mod failing;
 mod files;
 mod keys;
 mod migration;
+mod moving;
 mod pruning;
 mod reports;
 mod safety;
