@@ -17,6 +17,8 @@ mod forks;
 mod formats;
 #[cfg(unix)]
 mod homes;
+#[cfg(target_os = "linux")]
+mod homes_doubt;
 mod lineage;
 mod listing;
 mod matching;
