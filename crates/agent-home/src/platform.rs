@@ -3,6 +3,10 @@
 //! Linux was run. Other Unix systems share its code except where said; on the rest (`other.rs`) everything goes by
 //! path, so that the promises about swapped directories do not hold there.
 
+use std::collections::BTreeSet;
+use std::io;
+use std::sync::OnceLock;
+
 #[cfg(unix)]
 mod unix;
 #[cfg(unix)]
@@ -71,4 +75,41 @@ pub enum Target {
     Replaced,
     /// It must be free.
     Free,
+}
+
+/// The system's locks at one moment.
+#[derive(Debug)]
+pub struct LockTable {
+    rows: io::Result<Vec<(u64, u64, u32)>>,
+    /// Asked for only when something is held: it means looking at the open files of every process.
+    openers: OnceLock<Vec<(u64, u64, u32)>>,
+}
+
+/// Reads the table of locks.
+#[must_use]
+pub fn flock_table() -> LockTable {
+    LockTable { rows: lock_rows(), openers: OnceLock::new() }
+}
+
+impl LockTable {
+    /// The processes that hold a lock on a file: those that live and have it open, each once. Where the system shows none
+    /// of them (another user's, another container's), the process that took the lock, which may be gone.
+    #[must_use]
+    pub fn holders(&self, file: &Stat) -> Vec<u32> {
+        let of = |rows: &[(u64, u64, u32)]| -> BTreeSet<u32> {
+            rows.iter().filter(|(dev, ino, _)| (*dev, *ino) == (file.dev, file.ino)).map(|(_, _, pid)| *pid).collect()
+        };
+        let took = self.rows.as_deref().map(of).unwrap_or_default();
+        if file.ino == 0 || took.is_empty() {
+            return vec![];
+        }
+        let living = of(self.openers.get_or_init(lock_openers));
+        if living.is_empty() { took } else { living }.into_iter().collect()
+    }
+
+    /// Why nothing is known of locks, if that is so.
+    #[must_use]
+    pub fn unreadable(&self) -> Option<String> {
+        self.rows.as_ref().err().map(|e| format!("the system's table of locks cannot be read: {e}"))
+    }
 }

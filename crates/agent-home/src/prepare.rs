@@ -25,8 +25,9 @@ use crate::save::save_names;
 use crate::sessions::{self, Contents, Leads, Placed, Stands};
 use crate::shared::{STORES, SharedHome, WRITER_LOCKS};
 use crate::state;
-use crate::store::{Adopt, Editing, Store};
-use crate::task::{TaskHome, TaskRecord};
+use crate::store::{Adopt, Editing, Store, adopt};
+use crate::task::{TaskHome, TaskRecord, checked};
+use crate::writers::refuse_written;
 
 /// A home that is ready.
 #[derive(Debug)]
@@ -79,6 +80,11 @@ pub fn prepare(options: &Options, world: &World<'_>) -> Result<Prepared, HomeErr
     run.writer_locks()?;
     let reservation = match &options.key {
         Some(key) => {
+            if options.adopt == Adopt::Move
+                && let Some(from) = adopt(&shared, key, world.now, options.patience)?
+            {
+                run.report.migrated.push(format!("sessions moved from {from}"));
+            }
             let locks = shared.locks()?;
             let name = lock_name(&key.path());
             let held = Reservation::need(&locks, &name, Hold::Shared, options.patience, "the store")?;
@@ -109,16 +115,7 @@ fn was_rekeyed(shared: &SharedHome, old: &StoreKey, new: Option<&StoreKey>) -> R
 }
 
 fn open_task(options: &Options, shared: &SharedHome, world: &World<'_>) -> Result<TaskHome, HomeError> {
-    let wanted = std::path::absolute(&options.task_home).attempt("resolve", &options.task_home)?;
-    let inside = |path: &Path| {
-        let real = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-        let home = std::fs::canonicalize(shared.dir.path()).unwrap_or_else(|_| shared.dir.path().to_owned());
-        ["sessions", "archived_sessions", "threadkeep", WRITER_LOCKS].iter().any(|n| real.starts_with(home.join(n)))
-            || home == real
-    };
-    if inside(&wanted) {
-        return Err(HomeError::Usage { what: format!("the task home is the shared home's own: {}", wanted.display()) });
-    }
+    let wanted = checked(&options.task_home, &shared.dir)?;
     TaskHome::make(&wanted, Arc::clone(&world.watch), options.patience)
 }
 
@@ -248,12 +245,9 @@ impl Run<'_> {
     }
 
     fn with_store(&mut self, key: &StoreKey, record: &mut TaskRecord) -> Result<(), HomeError> {
-        let (store, opened, editing) = Store::make(self.shared, key, self.world.now, self.options.adopt)?;
+        let (store, opened, editing) = Store::make(self.shared, key, self.world.now, Adopt::Leave)?;
         self.report.store = Some(store.dir.path().to_owned());
         self.report.repaired.extend(opened.repaired);
-        if let Some(from) = opened.adopted {
-            self.report.migrated.push(format!("sessions moved from {from}"));
-        }
         let own = self.need(&store, "sessions")?;
         let stands = sessions::look(&self.home, "sessions", self.shared, Some(&own))?;
         let counts = self.options.work == Work::Managed && stands == Stands::Folder(Contents::Some);
@@ -466,6 +460,14 @@ impl Run<'_> {
         match Reservation::take(&locks, &lock_name(&quick.path()), Hold::Alone, Duration::ZERO)? {
             Some(alone) => {
                 if let Some(from) = Store::open(self.shared, quick)? {
+                    match refuse_written(self.shared, &from) {
+                        Ok(()) => {}
+                        Err(e @ (HomeError::Held { .. } | HomeError::Refused { .. })) => {
+                            self.report.notes.push(format!("the store of {} was left as it is: {e}", quick.shown()));
+                            return Ok(());
+                        }
+                        Err(e) => return Err(e),
+                    }
                     let moved = crate::rekey::merge_stores(&from, store, editing, self.world.now)?;
                     self.report.migrated.extend(moved);
                     alone.retire(&locks)?;

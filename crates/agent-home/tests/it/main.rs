@@ -5,11 +5,13 @@ mod place;
 
 mod behaviours;
 mod crash;
+mod doubt;
 mod exposing;
 mod failing;
 mod files;
 mod keys;
 mod migration;
+mod moving;
 mod pruning;
 mod reports;
 mod safety;

@@ -19,6 +19,8 @@ mod formats;
 #[cfg(unix)]
 mod homes;
 mod index;
+#[cfg(target_os = "linux")]
+mod homes_doubt;
 mod lineage;
 mod listing;
 mod matching;

@@ -78,10 +78,11 @@ fn from_stdin(place: &Place) -> Result<Options, Failure> {
         .map_err(|e| Failure::new(Kind::Usage, format!("cannot read the request: {e}")))?;
     let request: Request = serde_json::from_str(&text)
         .map_err(|e| Failure::new(Kind::Usage, format!("the request is not understood: {e}")))?;
-    let place = Place {
-        shared_home: request.shared_home.or_else(|| place.shared_home.clone()),
-        profile: request.profile.or_else(|| place.profile.clone()),
-    };
+    let mut place =
+        Place { shared_home: place.shared_home.clone(), profile: request.profile.or_else(|| place.profile.clone()) };
+    if let Some(home) = &request.shared_home {
+        place.take_shared(home, "shared_home in the request")?;
+    }
     let conversation = Conversation {
         agent: request.agent,
         issue: request.issue,
