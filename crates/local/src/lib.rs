@@ -9,6 +9,7 @@ pub mod inherited;
 pub mod kept;
 mod kept_filter;
 pub mod list;
+pub mod look_up;
 pub mod lookup;
 mod page;
 pub mod row;

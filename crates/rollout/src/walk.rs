@@ -377,6 +377,45 @@ fn join(folder: &Path, name: &OsStr) -> PathBuf {
     path
 }
 
+/// The files of a home whose names hold a text, an id say, by their paths in it. Folders that stand as they are known
+/// are not read, and no file is looked at. `None` where a folder could not be read.
+#[must_use]
+pub fn named(home: &Path, text: &str, known: &HashMap<PathBuf, FolderNames>) -> Option<Vec<PathBuf>> {
+    let mut todo: Vec<PathBuf> =
+        ["sessions", "archived_sessions"].iter().filter(|r| home.join(r).is_dir()).map(PathBuf::from).collect();
+    let mut found = Vec::new();
+    let holds = |name: &[u8]| memchr::memmem::find(name, text.as_bytes()).is_some();
+    while let Some(path) = todo.pop() {
+        let names = known.get(&path).filter(|n| n.is_sound());
+        let same = names.map(|n| platform::stat_known(&home.join(&path), &n.mark, &[], &mut |_, _| {}));
+        if let (Some(names), Some(Ok(Some(())))) = (names, same) {
+            let each = |list: &'_ [u8], take: &mut dyn FnMut(&[u8])| {
+                list.split(|b| *b == 0).filter(|n| !n.is_empty()).for_each(take);
+            };
+            each(&names.folders, &mut |name| todo.push(join(&path, from_bytes(name))));
+            if holds(&names.files) {
+                each(&names.files, &mut |name| found.extend(holds(name).then(|| join(&path, from_bytes(name)))));
+            }
+            continue;
+        }
+        let wanted = |name: &OsStr| RolloutName::may_be(name.as_encoded_bytes()) && holds(name.as_encoded_bytes());
+        let read = platform::read_folder(&home.join(&path), &wanted, &mut |name, kind| match kind {
+            EntryKind::Folder => todo.push(join(&path, name)),
+            EntryKind::File(_) | EntryKind::Unreadable(_) => found.push(join(&path, name)),
+            // A link may be an exposed file: whoever asks decides.
+            EntryKind::Link if wanted(name) => found.push(join(&path, name)),
+            EntryKind::Link => {}
+        });
+        match read {
+            Ok(_) => {}
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+            Err(_) => return None,
+        }
+    }
+    found.sort_unstable();
+    Some(found)
+}
+
 /// A name as it was remembered. Only systems whose names are bytes remember folders.
 #[cfg(unix)]
 fn from_bytes(name: &[u8]) -> &OsStr {

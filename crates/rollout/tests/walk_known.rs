@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use threadkeep_rollout::walk::{FolderNames, Remember, Walk, walk, walk_with};
+use threadkeep_rollout::walk::{FolderNames, Remember, Walk, named, walk, walk_with};
 
 fn name(n: u32) -> String {
     format!("rollout-2026-03-01T10-00-00-01990000-0000-7000-8000-{n:012x}.jsonl")
@@ -95,4 +95,30 @@ fn names_that_lead_elsewhere_are_not_believed() {
         spoilt.get_mut(Path::new("sessions")).unwrap().files = bytes;
         again(&home, &mut spoilt);
     }
+}
+
+#[test]
+fn files_are_found_by_the_id_in_their_names() {
+    let dir = tempfile::tempdir().unwrap();
+    let home = dir.path();
+    let mut known = HashMap::new();
+    let id = |n: u32| format!("01990000-0000-7000-8000-{n:012x}");
+    let find = |n: u32, known: &HashMap<PathBuf, FolderNames>| {
+        let found = named(home, &id(n), known).unwrap();
+        assert_eq!(found, named(home, &id(n), &HashMap::new()).unwrap(), "with names and without");
+        found.len()
+    };
+    assert_eq!(find(1, &known), 0, "no folders at all");
+    for (folder, n) in [("sessions/2026/03/01", 1), ("sessions/2026/03/02", 2), ("archived_sessions", 1)] {
+        fs::create_dir_all(home.join(folder)).unwrap();
+        fs::write(home.join(folder).join(name(n)), "x").unwrap();
+    }
+    assert_eq!((find(1, &known), find(2, &known), find(3, &known)), (2, 1, 0));
+    again(home, &mut known);
+    assert_eq!((find(1, &known), find(2, &known), find(3, &known)), (2, 1, 0));
+    fs::write(home.join("sessions/2026/03/02").join(name(3)), "x").unwrap();
+    fs::create_dir_all(home.join("sessions/2026/04")).unwrap();
+    fs::write(home.join("sessions/2026/04").join(name(1)), "x").unwrap();
+    fs::remove_file(home.join("sessions/2026/03/01").join(name(1))).unwrap();
+    assert_eq!((find(1, &known), find(2, &known), find(3, &known)), (2, 1, 1));
 }

@@ -12,6 +12,9 @@ use threadkeep_agent_home::options::Work;
 use threadkeep_agent_home::outcome::{Outcome, Report};
 use threadkeep_agent_home::store::Adopt;
 use threadkeep_agent_home::{Options, ResumeId, World, prepare};
+use threadkeep_local::IndexPlace;
+use threadkeep_local::look_up::rollouts_named;
+use threadkeep_rollout::Home;
 
 use super::args::{Conversation, Expose, Place, PrepareArgs};
 use crate::cmd::now;
@@ -49,7 +52,11 @@ const MAX_REQUEST: u64 = 4 << 20;
 pub fn run(args: &PrepareArgs, out: &mut Out) -> Done {
     let options = if args.stdin { from_stdin(&args.place)? } else { from_args(args)? };
     // The reservation of this process ends with it; `home run` takes its own.
-    let report = prepare(&options, &World::at(now()))?.report;
+    let shared = Home::new(&options.shared_home);
+    // Without an index, or where that knows nothing, the shared home is walked.
+    let look_up = |id: &ResumeId| rollouts_named(&shared, &IndexPlace::Home, id.as_str());
+    let world = World { look_up: Some(&look_up), ..World::at(now()) };
+    let report = prepare(&options, &world)?.report;
     if out.is_json() {
         out.json(&as_json(&report))?;
     } else {
