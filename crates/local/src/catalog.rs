@@ -10,7 +10,7 @@ use threadkeep_rollout::home::Home;
 use threadkeep_rollout::locks::WriterLocks;
 use threadkeep_rollout::name_index::NameIndex;
 use threadkeep_rollout::par;
-use threadkeep_rollout::walk::{FileEntry, Place, Walk, WalkProblem};
+use threadkeep_rollout::walk::{FileEntry, Place, Remember, Walk, WalkProblem, walk_with};
 
 use crate::codex_state::{CodexState, DbRow};
 use crate::kept::Kept;
@@ -93,6 +93,8 @@ impl Catalog {
         let path = home.path();
         let looked_ns = now_ns();
         let mut kept = index.map_or_else(|| Kept::none("no index was asked for"), |place| Kept::open(home, place));
+        // What the walk needs of the index comes first: two that ask it at once would wait for each other.
+        let known = kept.folders();
         let ((mut db, ids, loaded), (walked, names)) = par::both(
             || {
                 let loaded = kept.listing();
@@ -100,7 +102,7 @@ impl Catalog {
                 let ids = db.ids();
                 (db, ids, loaded)
             },
-            || (kept.walk(path), NameIndex::read(path)),
+            || (walk_with(path, known.as_ref().map_or(Remember::Nothing, Remember::Known)), NameIndex::read(path)),
         );
         let Walk { files, problems, links, folders, .. } = walked;
         let mut notes: Vec<String> = problems

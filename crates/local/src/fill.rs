@@ -24,7 +24,7 @@ use crate::text_fill;
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Threads that are read and kept at once: what a kill loses, and what is held in memory.
-const BATCH: usize = 512;
+const BATCH: usize = 2_048;
 
 /// Bytes of files that are read whole between two looks at the clock.
 const BATCH_BYTES: u64 = 64 << 20;

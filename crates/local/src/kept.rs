@@ -1,7 +1,7 @@
 //! What the index keeps of the threads of a home, held against the files as they are now.
 
 use std::collections::{HashMap, HashSet};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -10,7 +10,7 @@ use threadkeep_index::listed::{Cut, Keep, Known, Listed, Listing};
 use threadkeep_index::{Index, IndexError, IndexOptions, IndexPlace, Placed, WhyMemory};
 use threadkeep_record::{SourceClass, ThreadId, UtcMillis};
 use threadkeep_rollout::home::Home;
-use threadkeep_rollout::walk::{FileEntry, FolderMark, FolderNames, Remember, Walk, walk, walk_with};
+use threadkeep_rollout::walk::{FileEntry, FolderMark, FolderNames};
 use threadkeep_store::Thread;
 
 use crate::catalog::{Catalog, Group};
@@ -136,19 +136,16 @@ impl Kept {
         }
     }
 
-    /// Walks the home, with a look at those folders alone that changed since they were remembered.
-    pub(crate) fn walk(&self, home: &Path) -> Walk {
-        if self.place.is_none() {
-            return walk(home);
-        }
-        let known = self.index.as_ref().and_then(|index| index.folders().ok()).unwrap_or_default();
-        walk_with(home, Remember::Known(&known))
-    }
-
     /// Where it is to be; `None` where none is wanted.
     #[must_use]
     pub fn place(&self) -> Option<&IndexPlace> {
         self.place.as_ref()
+    }
+
+    /// The folders whose names are remembered; `None` where none are to be.
+    pub(crate) fn folders(&self) -> Option<HashMap<PathBuf, FolderNames>> {
+        self.place.as_ref()?;
+        Some(self.index.as_ref().and_then(|index| index.folders().ok()).unwrap_or_default())
     }
 
     /// Holds the rows against the files: only those whose files are as they were are used.
@@ -270,6 +267,11 @@ impl Kept {
             thread.first_user_message.clone_from(&preview);
         }
         thread.preview = preview;
+        thread.cwd.clone_from(&facet.cwd);
+        thread.source.clone_from(&facet.source);
+        thread.model_provider.clone_from(&facet.provider);
+        thread.originator.clone_from(&facet.originator);
+        thread.model.clone_from(&facet.model);
         Some(Row {
             class: facet.class,
             empty: facet.empty,
@@ -351,6 +353,12 @@ pub(crate) fn keep(group: &Group, files: &[FileEntry], row: &Row, known: Known, 
     // What stands beside the files is read when it is shown.
     thread.live = None;
     thread.children = None;
+    // What the facet says is not said again.
+    thread.cwd = None;
+    thread.source = None;
+    thread.model_provider = None;
+    thread.originator = None;
+    thread.model = None;
     let preview = thread.preview.take();
     let first_is_preview = thread.first_user_message == preview;
     let long = |text: &Option<String>| text.as_ref().is_some_and(|t| t.len() > PREVIEW);
@@ -375,12 +383,19 @@ pub(crate) fn keep(group: &Group, files: &[FileEntry], row: &Row, known: Known, 
             parent: t.parent_id,
         },
         facet: serde_json::to_string(&facet).ok()?,
-        row: serde_json::to_string(&kept).ok()?,
+        row: without_nulls(&kept)?,
         preview: preview.map(beginning),
         cut,
         depends: row.depends.clone(),
         touched: row.touched.clone(),
     })
+}
+
+/// A row as text. What is not known is left out: it is read as that.
+fn without_nulls(row: &KeptRow) -> Option<String> {
+    let mut value = serde_json::to_value(row).ok()?;
+    value.get_mut("thread")?.as_object_mut()?.retain(|_, fact| !fact.is_null());
+    serde_json::to_string(&value).ok()
 }
 
 /// The beginning of a text that is too long to keep.
