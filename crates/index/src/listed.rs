@@ -255,7 +255,10 @@ impl Index {
                 changed.dropped += u64::from(drop_listed(transaction, *thread)?);
             }
             match finished {
-                Finished::Yes => set_mark(transaction, WHOLE, "1")?,
+                Finished::Yes => {
+                    transaction.execute("DELETE FROM facets WHERE id NOT IN (SELECT facet FROM listed)", [])?;
+                    set_mark(transaction, WHOLE, "1")?;
+                }
                 Finished::NotYet => {}
             }
             Ok(changed)

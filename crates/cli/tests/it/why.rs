@@ -407,7 +407,7 @@ where it is
 
 what each source says
   files        present · archived · created 2026-03-01 10:00 · updated 2026-03-01 10:00
-  index        none · read from the files alone
+  index        none · no index was asked for
   codex_state  not there
   name_index   present · name a name · line 1 of session_index.jsonl
 
