@@ -279,7 +279,10 @@ impl Suite<'_> {
             };
             groups.push(Group {
                 title: "walk of all pages that are not archived".to_owned(),
-                variants: vec![walk(), timed("threadkeep list --limit 10000, page after page", Box::new(|| self.walk_pages()))],
+                variants: vec![
+                    walk(),
+                    timed("threadkeep list --limit 10000, page after page", Box::new(|| self.walk_pages())),
+                ],
             });
             groups.push(Group {
                 title: "first page while the index is begun".to_owned(),

@@ -18,9 +18,9 @@ mod forks;
 mod formats;
 #[cfg(unix)]
 mod homes;
-mod index;
 #[cfg(target_os = "linux")]
 mod homes_doubt;
+mod index;
 mod lineage;
 mod listing;
 mod matching;
