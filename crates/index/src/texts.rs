@@ -40,15 +40,16 @@ pub struct TextFile {
 /// What is known of the text of a home's files.
 #[derive(Debug, Clone, Default)]
 pub struct TextFiles {
-    /// By print: owner, up to where, and the check.
-    by_print: HashMap<u64, (u64, u64, u64)>,
+    /// Print, owner, up to where, and the check, in the order of prints.
+    by_print: Vec<(u64, u64, u64, u64)>,
 }
 
 impl TextFiles {
     /// Owner, up to where it is known, and check of a file that is as it was read.
     #[must_use]
     pub fn get(&self, print: u64) -> Option<(u64, u64, u64)> {
-        self.by_print.get(&print).copied()
+        let at = self.by_print.binary_search_by_key(&print, |f| f.0).ok()?;
+        self.by_print.get(at).map(|(_, owner, read_to, check)| (*owner, *read_to, *check))
     }
 
     /// How many files are known.
@@ -101,8 +102,9 @@ impl Index {
             let mut rows = statement.query([])?;
             let mut files = TextFiles::default();
             while let Some(r) = rows.next()? {
-                files.by_print.insert(unsigned(r, 0)?, (unsigned(r, 1)?, unsigned(r, 2)?, unsigned(r, 3)?));
+                files.by_print.push((unsigned(r, 0)?, unsigned(r, 1)?, unsigned(r, 2)?, unsigned(r, 3)?));
             }
+            files.by_print.sort_unstable();
             Ok(files)
         })
     }

@@ -131,7 +131,10 @@ impl LocalStore {
         let wanted: HashSet<&str> = search.threads.iter().map(String::as_str).collect();
         let names = names(&catalogs);
         let by_header = keys_by_header(&catalogs, &all, &wanted);
-        let mut ordered: Vec<(i64, String, Candidate)> = par::map(&all, |c| order(&catalogs, *c, small))
+        // The hints come from one thread, so the order is made beside them.
+        let (hints, orders) =
+            par::both(|| Hints::ask(&catalogs, &search.term), || par::map(&all, |c| order(&catalogs, *c, small)));
+        let mut ordered: Vec<(i64, String, Candidate)> = orders
             .into_iter()
             .zip(&all)
             .map(|((ms, key), c)| (ms, by_header.get(&key).cloned().unwrap_or(key), *c))
@@ -210,7 +213,7 @@ impl LocalStore {
             names: &names,
             searched: searched.as_ref(),
             explicit: !wanted.is_empty(),
-            hints: Hints::ask(&catalogs, &search.term),
+            hints,
         };
         let mut threads = 0;
         let mut given_keys = cursor.as_ref().and_then(|c| c.given.clone()).unwrap_or_default();
