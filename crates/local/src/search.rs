@@ -421,6 +421,12 @@ fn scan_once(
     };
     let catalog = &catalogs[home];
     let g = &catalog.groups[group];
+    let single = (g.files.len() == 1 && !explicit).then(|| &catalog.files[g.files[0] as usize]);
+    let look = single.map_or(Look::All, |entry| work.hints.look(home, entry));
+    // Nearly all threads of a home end here, where there is a hint.
+    if look == Look::Nowhere && hits.is_empty() {
+        return None;
+    }
     let mut found = Found {
         home,
         key: key.to_owned(),
@@ -434,10 +440,9 @@ fn scan_once(
         preview: None,
         class: SourceClass::Person,
     };
-    if g.files.len() == 1 && !explicit {
-        let entry = &catalog.files[g.files[0] as usize];
+    if let Some(entry) = single {
         let path = entry.path_in(catalog.home.path());
-        let here = match work.hints.look(home, entry) {
+        let here = match look {
             Look::All => true,
             Look::Nowhere => false,
             // A hit is looked for first; where there is one, the file is scanned as any other.
