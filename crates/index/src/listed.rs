@@ -89,6 +89,9 @@ pub struct Keep {
     pub touched: Vec<String>,
 }
 
+/// A row and its preview.
+pub type KeptText = (String, Option<String>);
+
 /// Whether a text is whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cut {
@@ -165,7 +168,7 @@ impl Index {
     /// # Errors
     ///
     /// As [`IndexError`] says.
-    pub fn rows(&self, numbers: &[i64]) -> Result<Vec<Option<(String, Option<String>)>>, IndexError> {
+    pub fn rows(&self, numbers: &[i64]) -> Result<Vec<Option<KeptText>>, IndexError> {
         self.run("reading rows", |connection| {
             let mut statement = connection.prepare_cached(
                 "SELECT rows.thread, texts.preview FROM rows LEFT JOIN texts ON texts.row = rows.row WHERE rows.row = ?1",

@@ -171,7 +171,7 @@ mod tests {
             change(args, &mut answer);
             Ok(answer)
         };
-        let terms = Terms { rare: "ndl5q".to_owned() };
+        let terms = Terms { rare: "ndl5q".to_owned(), rare_cwd: String::new() };
         all(Path::new("."), &manifest(), &terms, &ask)
     }
 

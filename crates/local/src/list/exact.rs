@@ -31,6 +31,9 @@ pub(super) struct Request<'r> {
     pub now: UtcMillis,
 }
 
+/// A thread that the index tells: its home, its group, what is kept.
+type KeptThread<'c> = (usize, usize, &'c Listed);
+
 /// A thread on its way to a page.
 enum Found<'c> {
     /// Told by the index.
@@ -177,7 +180,7 @@ impl Request<'_> {
     }
 
     /// What the index tells, and the rows of the rest.
-    fn split(&self, all: &[Candidate]) -> (Vec<(usize, usize, &Listed)>, Vec<(usize, Row)>) {
+    fn split(&self, all: &[Candidate]) -> (Vec<KeptThread<'_>>, Vec<(usize, Row)>) {
         let enough = self.enough();
         let mut kept = Vec::new();
         let mut unread = Vec::new();
@@ -210,7 +213,7 @@ impl Request<'_> {
     }
 
     /// Pairs of threads of which the first started the second, for the threads that are in the homes.
-    fn parents(&self, kept: &[(usize, usize, &Listed)], rows: &[(usize, Row)]) -> HashSet<(ThreadId, ThreadId)> {
+    fn parents(&self, kept: &[KeptThread<'_>], rows: &[(usize, Row)]) -> HashSet<(ThreadId, ThreadId)> {
         let mut pairs: HashSet<(ThreadId, ThreadId)> =
             kept.iter().filter_map(|(_, _, l)| Some((l.parent?, l.thread))).collect();
         pairs.extend(rows.iter().filter_map(|(_, r)| Some((r.thread.parent_id?, r.thread.id?))));
@@ -224,11 +227,7 @@ impl Request<'_> {
     }
 
     /// Keeps what the query keeps of what the index tells, and counts the rest.
-    fn filter_kept<'c>(
-        &self,
-        kept: Vec<(usize, usize, &'c Listed)>,
-        hidden: &mut HashMap<Reason, u64>,
-    ) -> Vec<Found<'c>> {
+    fn filter_kept<'c>(&self, kept: Vec<KeptThread<'c>>, hidden: &mut HashMap<Reason, u64>) -> Vec<Found<'c>> {
         let filter = KeptFilter::new(self.catalogs, self.query, self.filter);
         let mut found = Vec::with_capacity(kept.len());
         let mut unclear = Vec::new();
