@@ -3,7 +3,7 @@
 //! The row is the caller's text and is only kept here. `print` tells the files it was made from; whoever reads compares
 //! it with the files as they are now, so that a row is never older than what it says.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 
 use rusqlite::{Connection, OptionalExtension, Transaction, params};
@@ -120,6 +120,9 @@ impl std::ops::AddAssign for Changed {
     }
 }
 
+/// Above so many threads, all that depend on any are gone through.
+const MANY: usize = 500;
+
 /// The mark that the whole home was read once.
 const WHOLE: &str = "whole";
 
@@ -203,8 +206,20 @@ impl Index {
     /// As [`IndexError`] says.
     pub fn dependents(&self, on: &[ThreadId]) -> Result<Vec<i64>, IndexError> {
         self.run("looking for rows that depend on others", |connection| {
-            let mut statement = connection.prepare_cached("SELECT row FROM depends WHERE on_thread = ?1")?;
             let mut found = Vec::new();
+            if on.len() > MANY {
+                // Few rows depend on others, so going through them is less than asking for each of very many.
+                let on: HashSet<&[u8]> = on.iter().map(|id| id.as_bytes().as_slice()).collect();
+                let mut statement = connection.prepare_cached("SELECT on_thread, row FROM depends")?;
+                let mut rows = statement.query([])?;
+                while let Some(r) = rows.next()? {
+                    if r.get_ref(0)?.as_blob().is_ok_and(|id| on.contains(id)) {
+                        found.push(r.get(1)?);
+                    }
+                }
+                return Ok(found);
+            }
+            let mut statement = connection.prepare_cached("SELECT row FROM depends WHERE on_thread = ?1")?;
             for id in on {
                 let rows = statement.query_map([id.as_bytes()], |r| r.get(0))?;
                 found.extend(rows.collect::<Result<Vec<i64>, _>>()?);

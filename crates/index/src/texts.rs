@@ -18,6 +18,9 @@ const BLOCK: usize = 8 << 10;
 /// Blocks that a segment may have: more than the largest has.
 const BLOCKS: i64 = 1 << 24;
 
+/// The mark that says how many segments there are: one that is lost must not look like text that nobody said.
+const SEGMENTS: &str = "text_segments";
+
 /// The mark that says which number the next file gets.
 const NEXT_OWNER: &str = "next_text_owner";
 
@@ -141,9 +144,7 @@ impl Index {
         self.with("asking where a text may stand", |connection, _| {
             let transaction = connection.transaction()?;
             let mut found = TextCandidates::default();
-            let mut all = transaction.prepare_cached("SELECT segment, bytes FROM text_segments ORDER BY segment")?;
-            let segments: Vec<(i64, i64)> =
-                all.query_map([], |r| Ok((r.get(0)?, r.get(1)?)))?.collect::<rusqlite::Result<_>>()?;
+            let Some(segments) = segments(&transaction)? else { return Ok(None) };
             for (segment, size) in segments {
                 let blocks = Blocks::of(&transaction, segment, size)?;
                 let Ok(open) = Segment::open(blocks) else { return Ok(None) };
@@ -159,6 +160,24 @@ impl Index {
                 }
             }
             Ok(Some(found))
+        })
+    }
+
+    /// Whether every segment can be opened and tells its units. Lists of single terms are only read when asked for.
+    ///
+    /// # Errors
+    ///
+    /// As [`IndexError`] says.
+    pub fn texts_are_sound(&self) -> Result<bool, IndexError> {
+        self.run("looking at texts", |connection| {
+            let Some(segments) = segments(connection)? else { return Ok(false) };
+            for (segment, size) in segments {
+                let blocks = Blocks::of(connection, segment, size)?;
+                if Segment::open(blocks).and_then(|s| s.places()).is_err() {
+                    return Ok(false);
+                }
+            }
+            Ok(true)
         })
     }
 
@@ -191,6 +210,7 @@ impl Index {
         self.transact("keeping what is said", |transaction| {
             if let Some(segment) = segment {
                 put_segment(transaction, segment)?;
+                count_segments(transaction)?;
             }
             for owner in forget {
                 transaction
@@ -261,7 +281,8 @@ impl Index {
     pub fn replace_text_segments(&self, old: &[i64], new: &[NewSegment<'_>]) -> Result<(), IndexError> {
         self.transact("putting segments together", |transaction| {
             old.iter().try_for_each(|segment| drop_segment(transaction, *segment))?;
-            new.iter().try_for_each(|segment| put_segment(transaction, *segment))
+            new.iter().try_for_each(|segment| put_segment(transaction, *segment))?;
+            count_segments(transaction)
         })
     }
 
@@ -272,7 +293,10 @@ impl Index {
     /// As [`IndexError`] says; then nothing was changed.
     pub fn forget_texts(&self) -> Result<(), IndexError> {
         self.transact("forgetting texts", |transaction| {
-            transaction.execute_batch("DELETE FROM text_files; DELETE FROM text_segments; DELETE FROM text_blocks")
+            transaction.execute_batch(
+                "DELETE FROM text_files; DELETE FROM text_segments; DELETE FROM text_blocks; \
+                 DELETE FROM marks WHERE mark = 'text_segments'",
+            )
         })
     }
 
@@ -303,6 +327,19 @@ impl Index {
 
 fn unsigned(row: &rusqlite::Row<'_>, column: usize) -> rusqlite::Result<u64> {
     row.get::<_, i64>(column).map(i64::cast_unsigned)
+}
+
+/// Numbers and sizes of all segments; `None` where some are lost.
+fn segments(connection: &Connection) -> rusqlite::Result<Option<Vec<(i64, i64)>>> {
+    let mut all = connection.prepare_cached("SELECT segment, bytes FROM text_segments ORDER BY segment")?;
+    let found: Vec<(i64, i64)> = all.query_map([], |r| Ok((r.get(0)?, r.get(1)?)))?.collect::<rusqlite::Result<_>>()?;
+    let told = mark(connection, SEGMENTS)?.unwrap_or_else(|| "0".into());
+    Ok((told == found.len().to_string()).then_some(found))
+}
+
+fn count_segments(transaction: &Transaction<'_>) -> rusqlite::Result<()> {
+    let count: i64 = transaction.query_row("SELECT count(*) FROM text_segments", [], |r| r.get(0))?;
+    set_mark(transaction, SEGMENTS, &count.to_string())
 }
 
 fn put_segment(transaction: &Transaction<'_>, segment: NewSegment<'_>) -> rusqlite::Result<()> {

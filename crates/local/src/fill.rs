@@ -377,6 +377,9 @@ impl Writer {
             Err(e) if e.kind() != std::io::ErrorKind::AlreadyExists => return Err(no(e)),
             Ok(_) | Err(_) => {}
         }
+        if !std::fs::symlink_metadata(&path).map_err(no)?.is_file() {
+            return Err(FillError::NoIndex(format!("{} is no file", path.display())));
+        }
         let file = File::options().read(true).write(true).open(&path).map_err(no)?;
         match file.try_lock() {
             Ok(()) => Ok(Self(Some(file))),

@@ -80,21 +80,31 @@ impl IndexState {
 }
 
 impl IndexUse {
+    /// Of an answer to which the index could say too little. `otherwise` says how it was made.
+    pub(crate) fn not_yet(catalogs: &[Catalog], otherwise: &str) -> Self {
+        match catalogs.iter().find_map(|c| c.kept.why_none()) {
+            Some(why) => Self::none(why, otherwise),
+            None => Self { state: IndexState::Partial, reason: format!("{otherwise}: the index is not finished") },
+        }
+    }
+
+    fn none(why: &str, otherwise: &str) -> Self {
+        let reason = if why.is_empty() { otherwise.to_owned() } else { format!("{otherwise}: {why}") };
+        Self { state: IndexState::None, reason }
+    }
+
     /// Of an answer for which so many threads were read from their files. `otherwise` says how it was made without.
     pub(crate) fn of(catalogs: &[Catalog], read: usize, otherwise: &str) -> Self {
-        let why = catalogs.iter().find_map(|c| c.kept.why_none());
-        let (state, reason) = match why {
-            Some(why) => {
-                (IndexState::None, if why.is_empty() { otherwise.to_owned() } else { format!("{otherwise}: {why}") })
-            }
-            None if read == usize::MAX => (IndexState::Partial, format!("{otherwise}: the index is not finished")),
-            None if catalogs.iter().all(|c| c.kept.is_whole()) => match read {
-                0 => (IndexState::Fresh, "every thread is as it was read".into()),
-                1 => (IndexState::Fresh, "1 thread was read from its files".into()),
-                n => (IndexState::Fresh, format!("{n} threads were read from their files")),
-            },
-            None => {
-                (IndexState::Partial, format!("the index is not finished: {read} threads were read from their files"))
+        if let Some(why) = catalogs.iter().find_map(|c| c.kept.why_none()) {
+            return Self::none(why, otherwise);
+        }
+        let whole = catalogs.iter().all(|c| c.kept.is_whole());
+        let (state, reason) = match (whole, read) {
+            (true, 0) => (IndexState::Fresh, "every thread is as it was read".to_owned()),
+            (true, 1) => (IndexState::Fresh, "1 thread was read from its files".to_owned()),
+            (true, n) => (IndexState::Fresh, format!("{n} threads were read from their files")),
+            (false, n) => {
+                (IndexState::Partial, format!("the index is not finished: {n} threads were read from their files"))
             }
         };
         Self { state, reason }
@@ -432,7 +442,7 @@ fn by_modification(
         })
         .collect();
     let reason = if saw_all { "read from the files" } else { "ordered by modification time" };
-    let index = IndexUse::of(catalogs, usize::MAX, reason);
+    let index = IndexUse::not_yet(catalogs, reason);
     ListPage {
         rows,
         next_cursor: cursor,

@@ -35,6 +35,10 @@ const CHECKED: u64 = 4 << 10;
 ///
 /// As [`FillError`] says. Whatever was kept before stays.
 pub(crate) fn fill(catalog: &Catalog, index: &Index, until: Until) -> Result<bool, FillError> {
+    if !index.texts_are_sound()? {
+        // What cannot be asked is read again from the files.
+        index.forget_texts()?;
+    }
     let known = index.text_files()?;
     let mut todo: Vec<(&FileEntry, u64)> = catalog
         .files

@@ -67,7 +67,7 @@ fn run(home: &Home, folder: &Path, args: &[String]) -> Vec<u8> {
 /// Makes the index one that is not finished, or that speaks of other files.
 fn spoil(folder: &Path, way: &str) {
     let sql = match way {
-        "half" => "DELETE FROM listed WHERE row % 2 = 1; DELETE FROM marks",
+        "half" => "DELETE FROM listed WHERE row % 2 = 1; DELETE FROM marks WHERE mark = 'whole'",
         "old" => "UPDATE listed SET print = print + 1, updated_at = 7, facet = 1; UPDATE rows SET thread = '{}'",
         _ => return,
     };

@@ -426,3 +426,92 @@ fn index_name(home: &Home, folder: &Path) -> PathBuf {
     let name = names.find(|n| Path::new(n).extension().is_some_and(|e| e == "sqlite")).expect("an index");
     folder.join(name)
 }
+
+/// Hits with an index are those without.
+#[track_caller]
+fn finds(home: &Home, term: &str) -> usize {
+    let with = run(home, &["search", term]).1;
+    let without = run(home, &["search", term, "--no-index"]).1;
+    assert_eq!(with["hits"], without["hits"], "{term}");
+    assert_eq!(with["threads"], without["threads"], "{term}");
+    with["hits"].as_array().map_or(0, Vec::len)
+}
+
+/// A home of which a term is in one thread, so that the hint is asked.
+fn many() -> Home {
+    let home = Home::new();
+    for n in 1..=60 {
+        let words: String = (0..400).map(|i| format!("word{} ", n * 1_000 + i)).collect();
+        home.put(&Log::new(&t(n), AT).meta().turn(&format!("thread{n}x {words}"), "an answer"));
+    }
+    home
+}
+
+#[test]
+fn searches_follow_the_files() {
+    let home = many();
+    reindexed(&home);
+    assert_eq!((finds(&home, "thread17x"), finds(&home, "THREAD17X"), finds(&home, "nowhere")), (1, 1, 0));
+    assert_eq!(finds(&home, "word17005"), 1);
+    let seventeen = home.file(&Log::healthy(&t(17), AT).active_path());
+    // Behind what is known: a record, a last line without its end, and the rest of it later.
+    let more = Log::new(&t(17), "2026-03-02T10:00:00Z").user("and a narwhal");
+    let line = more.lines()[0].clone();
+    let mut file = fs::File::options().append(true).open(&seventeen).expect("a rollout");
+    std::io::Write::write_all(&mut file, &line).expect("a record");
+    assert_eq!(finds(&home, "narwhal"), 1);
+    let torn = String::from_utf8_lossy(&line).replace("narwhal", "pangolin");
+    std::io::Write::write_all(&mut file, torn.trim_end().as_bytes()).expect("a record without its end");
+    assert_eq!(finds(&home, "pangolin"), 1);
+    reindexed(&home);
+    assert_eq!((finds(&home, "narwhal"), finds(&home, "pangolin")), (1, 1));
+    std::io::Write::write_all(&mut file, b"\n").expect("its end");
+    std::io::Write::write_all(&mut file, torn.replace("pangolin", "axolotl").as_bytes()).expect("one more");
+    settle();
+    assert_eq!((finds(&home, "pangolin"), finds(&home, "axolotl")), (1, 1));
+    reindexed(&home);
+    assert_eq!((finds(&home, "narwhal"), finds(&home, "pangolin"), finds(&home, "axolotl")), (1, 1, 1));
+    // Written anew, in place and as another file; compressed; archived; removed.
+    let text = fs::read_to_string(&seventeen).expect("a rollout").replace("narwhal", "wombats");
+    fs::write(&seventeen, &text).expect("in place");
+    assert_eq!((finds(&home, "narwhal"), finds(&home, "wombats")), (0, 1));
+    reindexed(&home);
+    assert_eq!((finds(&home, "narwhal"), finds(&home, "wombats")), (0, 1));
+    fs::remove_file(&seventeen).expect("removed");
+    fs::write(seventeen.with_extension("jsonl.zst"), zstd::encode_all(text.as_bytes(), 3).expect("zstd"))
+        .expect("packed");
+    assert_eq!(finds(&home, "wombats"), 1);
+    reindexed(&home);
+    assert_eq!((finds(&home, "wombats"), finds(&home, "nowhere")), (1, 0));
+    let archived = home.file(&format!("archived_sessions/{}.jsonl.zst", Log::healthy(&t(17), AT).stem()));
+    fs::create_dir_all(archived.parent().expect("a parent")).expect("folders");
+    fs::rename(seventeen.with_extension("jsonl.zst"), &archived).expect("moved");
+    assert_eq!(finds(&home, "wombats"), 1);
+    fs::remove_file(&archived).expect("removed");
+    assert_eq!(finds(&home, "wombats"), 0);
+    reindexed(&home);
+    assert_eq!((finds(&home, "wombats"), finds(&home, "thread18x")), (0, 1));
+    // A name of a file's second life, with the text of another.
+    fs::copy(home.file(&Log::healthy(&t(18), AT).active_path()), &seventeen).expect("copied");
+    finds(&home, "thread18x");
+}
+
+/// Whatever of the text hint is damaged, everything is found; building anew mends it.
+#[test]
+fn a_damaged_text_hint_hides_nothing() {
+    for sql in [
+        "UPDATE text_blocks SET bytes = zeroblob(length(bytes))",
+        "UPDATE text_blocks SET bytes = substr(bytes, 1, 40)",
+        "DELETE FROM text_blocks",
+        "DELETE FROM text_segments",
+        "DELETE FROM text_files WHERE owner % 2 = 0",
+        "UPDATE text_segments SET bytes = bytes + 9",
+    ] {
+        let home = many();
+        reindexed(&home);
+        Connection::open(file(&home)).expect("the index").execute_batch(sql).expect("spoilt");
+        assert_eq!((finds(&home, "thread30x"), finds(&home, "nowhere")), (1, 0), "{sql}");
+        reindexed(&home);
+        assert_eq!(finds(&home, "thread31x"), 1, "{sql}");
+    }
+}
