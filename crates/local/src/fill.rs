@@ -147,7 +147,7 @@ fn rebuild_in(catalog: &Catalog, index: &Index, apply: Apply, mut report: Rebuil
     // What is kept now: the index may have been opened only now, or written by others since.
     let kept = index.listing()?.threads.into_iter().map(|l| l.thread);
     let gone: Vec<ThreadId> = kept.filter(|id| catalog.complete && catalog.group(*id).is_none()).collect();
-    filler.keep(vec![], &gone, Finished::NotYet)?;
+    filler.keep(&gone, Finished::NotYet)?;
     let all = filler.newest_first(|_| true);
     filler.each(&all, Known::Whole)?;
     // Files without an id in their names are not kept, and looked at for damage alone.
@@ -155,7 +155,7 @@ fn rebuild_in(catalog: &Catalog, index: &Index, apply: Apply, mut report: Rebuil
     let damaged = par::map(&nameless, |g| row::row(catalog, g, Depth::Whole(Check::Whole)).thread.damage.records > 0);
     filler.damaged += damaged.into_iter().filter(|d| *d).count() as u64;
     if catalog.complete {
-        filler.keep(vec![], &[], Finished::Yes)?;
+        filler.keep(&[], Finished::Yes)?;
     }
     if apply == Apply::Yes {
         text_fill::fill(catalog, index, Until::Done)?;
@@ -249,18 +249,18 @@ pub fn fill(catalog: &Catalog, begin: Begin, whole: Whole<'_>, until: Until) -> 
     if !folders.is_empty() {
         index.keep_folders(folders.into_iter())?;
     }
-    filler.keep(vec![], &gone, Finished::NotYet)?;
+    filler.keep(&gone, Finished::NotYet)?;
     // The few files of a small home are read whole at once.
     if !small {
         filler.each(&heads, Known::Ends)?;
     }
     if !small && !filler.until.is_over() && catalog.complete && !kept.is_whole() {
-        filler.keep(vec![], &[], Finished::Yes)?;
+        filler.keep(&[], Finished::Yes)?;
     }
     filler.each(&whole, Known::Whole)?;
     let finished = !filler.until.is_over();
     if finished && catalog.complete && !kept.is_whole() {
-        filler.keep(vec![], &[], Finished::Yes)?;
+        filler.keep(&[], Finished::Yes)?;
     }
     Ok(Filled { finished, ..filler.filled })
 }
@@ -295,34 +295,47 @@ impl Filler<'_> {
         group.files.iter().map(|i| self.catalog.files[*i as usize].size).sum()
     }
 
-    /// Reads groups and keeps them, batch by batch.
+    /// Reads groups and keeps them, batch by batch. While one batch is written, the next is read.
     fn each(&mut self, groups: &[usize], known: Known) -> Result<(), FillError> {
         let mut rest = groups;
+        let mut ready = Batch::default();
         while !rest.is_empty() && !self.until.is_over() {
-            let mut bytes = 0;
-            let mut end = 0;
-            while end < rest.len().min(BATCH) && (end == 0 || known == Known::Ends || bytes < BATCH_BYTES) {
-                bytes += self.bytes(&self.catalog.groups[rest[end]]);
-                end += 1;
-            }
-            let (batch, behind) = rest.split_at(end);
+            let (batch, behind) = rest.split_at(self.batch(rest, known));
             rest = behind;
-            let read = par::map(batch, |i| self.read(&self.catalog.groups[*i], known));
-            let mut keep = Vec::with_capacity(batch.len());
-            let mut forget = Vec::new();
-            for ((read, damaged), i) in read.into_iter().zip(batch) {
-                self.damaged += u64::from(damaged);
-                match read {
-                    Read::Keep(k) => keep.push(*k),
-                    // What does not stand for itself is read from its files every time.
-                    Read::Odd => forget.extend(self.catalog.groups[*i].id),
-                    Read::Later => {}
-                }
-            }
+            let (written, next) = par::both(|| self.write(&ready, Finished::NotYet), || self.read_all(batch, known));
+            self.filled.changed += written?;
             self.filled.read += batch.len() as u64;
-            self.keep(keep, &forget, Finished::NotYet)?;
+            self.damaged += next.damaged;
+            ready = next;
         }
+        self.filled.changed += self.write(&ready, Finished::NotYet)?;
         Ok(())
+    }
+
+    /// How many of the groups are read at once.
+    fn batch(&self, groups: &[usize], known: Known) -> usize {
+        let mut bytes = 0;
+        let fits = |i: &&usize| {
+            let before = bytes;
+            bytes += self.bytes(&self.catalog.groups[**i]);
+            before == 0 || known == Known::Ends || before < BATCH_BYTES
+        };
+        groups.iter().take(BATCH).take_while(fits).count()
+    }
+
+    fn read_all(&self, groups: &[usize], known: Known) -> Batch {
+        let read = par::map(groups, |i| self.read(&self.catalog.groups[*i], known));
+        let mut batch = Batch::default();
+        for ((read, damaged), i) in read.into_iter().zip(groups) {
+            batch.damaged += u64::from(damaged);
+            match read {
+                Read::Keep(k) => batch.keep.push(*k),
+                // What does not stand for itself is read from its files every time.
+                Read::Odd => batch.forget.extend(self.catalog.groups[*i].id),
+                Read::Later => {}
+            }
+        }
+        batch
     }
 
     /// What is to be kept of a group, and whether something is damaged in it.
@@ -341,20 +354,36 @@ impl Filler<'_> {
         (read, row.thread.damage.records > 0)
     }
 
-    fn keep(&mut self, keep: Vec<Keep>, forget: &[ThreadId], finished: Finished) -> Result<(), FillError> {
-        if keep.is_empty() && forget.is_empty() && finished == Finished::NotYet {
-            return Ok(());
-        }
-        self.filled.changed += match self.apply {
-            Apply::Yes => self.index.keep(&keep, forget, finished)?,
-            Apply::No => {
-                let mut changed = self.index.compare(&keep)?;
-                changed.dropped = self.index.count_listed(forget)?;
-                changed
-            }
-        };
+    /// Forgets threads, and says whether the whole home was read.
+    fn keep(&mut self, forget: &[ThreadId], finished: Finished) -> Result<(), FillError> {
+        let batch = Batch { forget: forget.to_vec(), ..Batch::default() };
+        self.filled.changed += self.write(&batch, finished)?;
         Ok(())
     }
+
+    fn write(&self, batch: &Batch, finished: Finished) -> Result<Changed, IndexError> {
+        if batch.keep.is_empty() && batch.forget.is_empty() && finished == Finished::NotYet {
+            return Ok(Changed::default());
+        }
+        match self.apply {
+            Apply::Yes => self.index.keep(&batch.keep, &batch.forget, finished),
+            Apply::No => {
+                let mut changed = self.index.compare(&batch.keep)?;
+                changed.dropped = self.index.count_listed(&batch.forget)?;
+                Ok(changed)
+            }
+        }
+    }
+}
+
+/// What was read and is to be written.
+#[derive(Default)]
+struct Batch {
+    keep: Vec<Keep>,
+    /// Threads that are not kept any more.
+    forget: Vec<ThreadId>,
+    /// Threads in which something is damaged.
+    damaged: u64,
 }
 
 enum Read {
