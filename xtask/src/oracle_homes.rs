@@ -5,6 +5,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
@@ -42,6 +43,7 @@ pub fn run(options: &Options) -> Result<()> {
     let thread = stage.first_task(&person)?;
     stage.next_task(&thread, &person)?;
     stage.one_writer(&thread)?;
+    stage.names(&thread)?;
     stage.a_fork(&person)?;
     stage.persons_thread(&person)?;
     println!("all as it should be");
@@ -152,6 +154,49 @@ impl Stage {
         let read = second.request("thread/read", json!({"threadId": thread, "includeTurns": true}))?;
         let turns = read["thread"]["turns"].as_array().map_or(0, Vec::len);
         expect("and writes when the first is done: four turns", turns == 4, &read)
+    }
+
+    /// Codex reads the name of a paginated thread from its database alone, and makes that without names.
+    fn names(&self, thread: &str) -> Result<()> {
+        let shown = |task: &str| -> Result<Value> {
+            let mut server = AppServer::start(&self.codex, &self.task(task))?;
+            let read = server.request("thread/read", json!({"threadId": thread}))?;
+            Ok(read["thread"]["name"].clone())
+        };
+        self.prepare("seven", "i1", Some(thread))?;
+        let seen = shown("seven")?;
+        expect("a new home's Codex does not know a paginated thread's name", seen.is_null(), &seen)?;
+        let prepared = self.prepare("seven", "i1", Some(thread))?;
+        let seen = shown("seven")?;
+        expect("it does when its home was prepared again", seen == "named in a task", format!("{seen} {prepared}"))?;
+        let prepared = self.prepare("seven", "i1", Some(thread))?;
+        expect("which is done once", prepared["repaired"] == json!([]), &prepared)?;
+
+        self.prepare("eight", "i1", Some(thread))?;
+        let mut run = self.threadkeep.command();
+        run.args(["home", "run", "--task-home"]).arg(self.task("eight"));
+        run.arg("--shared-home").arg(self.shared()).arg("--");
+        let agent = self.codex.app_server_command(&self.task("eight"));
+        run.arg(agent.get_program()).args(agent.get_args());
+        for (name, value) in agent.get_envs() {
+            value.map(|value| run.env(name, value));
+        }
+        let output = run.stdin(Stdio::null()).output().context("cannot run threadkeep")?;
+        let seen = shown("eight")?;
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        expect("or when a run has ended in it", seen == "named in a task", format!("{seen} {said}"))?;
+
+        let mut server = AppServer::start(&self.codex, &self.task("eight"))?;
+        server.request("thread/resume", json!({"threadId": thread}))?;
+        server.request("thread/name/set", json!({"threadId": thread, "name": "named again"}))?;
+        drop(server);
+        for task in ["eight", "seven", "seven"] {
+            let prepared = self.prepare(task, "i1", Some(thread))?;
+            let told = &prepared["names"][0]["name"];
+            expect("a newer name stays the name", told == "named again", &prepared)?;
+        }
+        let seen = shown("seven")?;
+        expect("and is shown where an older one was", seen == "named again", &seen)
     }
 
     /// A fork refers to its parent's records instead of copying them.

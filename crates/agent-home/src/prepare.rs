@@ -17,11 +17,11 @@ use crate::id::{NamedRollout, ResumeId};
 use crate::key::{ConversationKind, StoreKey};
 use crate::manifest::FORMAT;
 use crate::names;
+use crate::naming::{self, save_names};
 pub use crate::options::{LookUp, Options, Work, World};
 use crate::outcome::{ExposedFile, NamedThread, Outcome, Report, Unavailable};
 use crate::platform::Kind;
 use crate::reservation::{Hold, Reservation, lock_name};
-use crate::save::save_names;
 use crate::sessions::{self, Contents, Leads, Placed, Stands};
 use crate::shared::{STORES, SharedHome, WRITER_LOCKS};
 use crate::state;
@@ -504,17 +504,12 @@ impl Run<'_> {
     /// Gives the home the names that the store knows and the home does not, and tells all of them.
     fn give_names(&mut self, store: &Store, record: &mut TaskRecord) -> Result<(), HomeError> {
         let Some(manifest) = store.manifest()? else { return Ok(()) };
-        let there = names::read(&self.home)?.names;
-        let mut missing = names::Names::new();
-        for thread in &manifest.threads {
-            let Some(name) = thread.name.clone() else { continue };
-            self.report.names.push(NamedThread { thread_id: thread.id.clone(), name: name.clone() });
-            if there.get(&thread.id) != Some(&name) && record.names.get(&thread.id) != Some(&name) {
-                missing.insert(thread.id.clone(), name.clone());
-            }
-            record.names.insert(thread.id.clone(), name);
-        }
-        names::add(&self.home, &missing, self.world.now)
+        let names = naming::of_store(&manifest);
+        let (done, not_done) = naming::give_names(&self.home, &names, self.world.now, record)?;
+        self.report.repaired.extend(done);
+        self.report.notes.extend(not_done);
+        self.report.names.extend(names.into_iter().map(|(thread_id, name)| NamedThread { thread_id, name }));
+        Ok(())
     }
 }
 

@@ -10,6 +10,7 @@ mod failing;
 mod files;
 mod keys;
 mod migration;
+mod names;
 mod pruning;
 mod reports;
 mod safety;
