@@ -64,6 +64,20 @@ struct Usable {
     mtime: i64,
 }
 
+impl Usable {
+    /// Whether a history may take that many bytes of it, as far as its length tells.
+    fn reaches(&self, bytes: u64) -> bool {
+        self.found.named.form != Form::Plain || self.size >= bytes
+    }
+}
+
+/// The files that a base means: the segment of that id, else any, since a thread's own id is not the name of one file.
+fn meant(files: &[Usable], rollout: ThreadId) -> impl Iterator<Item = &Usable> {
+    let is_segment = move |u: &Usable| u.found.named.segment == Some(rollout);
+    let named = files.iter().any(is_segment);
+    files.iter().filter(move |u| !named || is_segment(u))
+}
+
 /// Where rollouts are brought to.
 #[derive(Debug, Clone)]
 pub struct Target {
@@ -97,11 +111,11 @@ pub fn bring(
     within: &[PathBuf],
 ) -> Result<Result<Brought, Lost>, HomeError> {
     let mut out = Brought::default();
-    // With how many bytes of a plain file the history needs.
-    let mut todo: VecDeque<(ResumeId, u64)> = [(id.clone(), 0)].into();
+    // With the rollout that the history names, and how many bytes of a plain one it needs.
+    let mut todo: VecDeque<(ResumeId, Option<(ThreadId, u64)>)> = [(id.clone(), None)].into();
     let mut seen: BTreeSet<ResumeId> = [id.clone()].into();
     let mut files: Vec<Found> = Vec::new();
-    while let Some((wanted, bytes)) = todo.pop_front() {
+    while let Some((wanted, needed)) = todo.pop_front() {
         let own = wanted == *id;
         let (usable, place) = match locate(&wanted, sources, within, &mut out) {
             Ok(found) => found,
@@ -113,9 +127,11 @@ pub fn bring(
             out.presence = Some(if verified { Presence::Present } else { Presence::PresentUnverified });
             out.from = (place > 0).then(|| sources[place].name.clone());
         } else {
-            if !usable.iter().any(|u| u.found.named.form != Form::Plain || u.size >= bytes) {
+            if let Some((rollout, bytes)) = needed
+                && !meant(&usable, rollout).any(|u| u.reaches(bytes))
+            {
                 return Ok(Err(Lost::BaseMissing(format!(
-                    "thread {wanted}: its rollout is shorter than {bytes} bytes"
+                    "thread {wanted}: its rollout {rollout} is shorter than {bytes} bytes"
                 ))));
             }
             out.bases.push(wanted.clone());
@@ -126,15 +142,15 @@ pub fn bring(
             let base_id = if own_segment { wanted.clone() } else { owner(base.thread_id, sources, &mut out) };
             if base_id == wanted {
                 // An earlier segment of the same thread, which has to be among its files.
-                let reached = usable.iter().filter(|u| u.found.path != by.found.path).any(|u| {
+                let reached = meant(&usable, base.thread_id).filter(|u| u.found.path != by.found.path).any(|u| {
                     u.meta.as_ref().is_none_or(|m| m.ordinal.unwrap_or(0) < base.end_ordinal_exclusive)
-                        && (u.found.named.form != Form::Plain || u.size >= base.end_byte_offset)
+                        && u.reaches(base.end_byte_offset)
                 });
                 if !reached {
                     return Ok(Err(Lost::BaseMissing(format!("an earlier segment of thread {wanted}"))));
                 }
             } else if seen.insert(base_id.clone()) {
-                todo.push_back((base_id, base.end_byte_offset));
+                todo.push_back((base_id, Some((base.thread_id, base.end_byte_offset))));
             }
         }
         if place > 0 {
