@@ -24,6 +24,7 @@ pub mod present;
 pub mod prune;
 pub mod rekey;
 pub mod reservation;
+mod resume;
 pub mod rows;
 pub mod run;
 pub mod sessions;
