@@ -44,6 +44,8 @@ pub struct StoreFacts {
     pub held_by: Vec<u32>,
     /// Threads of it that a Codex writes now.
     pub written: Vec<String>,
+    /// Threads that were archived and are only here: put away to be kept.
+    pub archived: Vec<String>,
     /// Threads elsewhere whose history refers to one that is only here: by, and to.
     pub referenced: Vec<(String, String)>,
     /// What could not be looked at. While there is any, nothing is removed.
@@ -99,6 +101,7 @@ pub fn facts(shared: &SharedHome, store: &Dir, path: String, look: Look, table: 
         pin: None,
         held_by: vec![],
         written: vec![],
+        archived: vec![],
         referenced: vec![],
         problems: vec![],
         path,
@@ -205,6 +208,10 @@ fn closely(shared: &SharedHome, store: &Dir, out: &mut StoreFacts) {
         if found.named.id.thread().and_then(|id| writers.holder(id)).is_some() && !out.written.contains(&id) {
             out.written.push(id.clone());
         }
+        // What came along as somebody's base has its other name there.
+        if found.path.starts_with("archived_sessions") && is_single(&found) && !out.archived.contains(&id) {
+            out.archived.push(id.clone());
+        }
         out.threads.entry(id).or_default();
         if found.kind == Kind::File && found.named.form == Form::Plain {
             match found.open(&[]).and_then(|file| threadkeep_rollout::tail::tail_of(&file)) {
@@ -240,7 +247,11 @@ pub fn only_here(store: &Dir) -> BTreeSet<String> {
             scan(&dir, Path::new(folder), Want::All, &mut found);
         }
     }
-    let single = |f: &Found| f.kind == Kind::File && f.dir.stat(&f.name).is_ok_and(|s| s.is_some_and(|s| s.links <= 1));
     let ids = |f: &Found| std::iter::once(f.named.id.to_string()).chain(f.named.segment.map(|s| s.to_string()));
-    found.found.iter().filter(|f| single(f)).flat_map(ids).collect()
+    found.found.iter().filter(|f| is_single(f)).flat_map(ids).collect()
+}
+
+/// Whether a file has no name elsewhere.
+fn is_single(found: &Found) -> bool {
+    found.kind == Kind::File && found.dir.stat(&found.name).is_ok_and(|s| s.is_some_and(|s| s.links <= 1))
 }

@@ -57,6 +57,8 @@ pub enum Because {
     Pinned(Option<String>),
     /// A person named these threads.
     Named(Vec<String>),
+    /// These threads were archived and are only here.
+    Archived(Vec<String>),
     /// A thread elsewhere refers to one that is only here: by, and to.
     Referenced(String, String),
     /// It could not be looked at.
@@ -83,6 +85,7 @@ impl Because {
             Self::Pinned(None) => "pinned".into(),
             Self::Pinned(Some(why)) => format!("pinned: {why}"),
             Self::Named(names) => format!("named: {}", list(names.iter().cloned())),
+            Self::Archived(ids) => format!("archived: {}", list(ids.iter().cloned())),
             Self::Referenced(by, to) => format!("thread {by} elsewhere refers to thread {to}, which is only here"),
             Self::Uncertain(why) => format!("not certain: {why}"),
             Self::ClockStarts => "no time says when it was used; its clock starts now".into(),
@@ -139,6 +142,9 @@ pub fn protection(facts: &StoreFacts) -> Option<Because> {
     let named: Vec<String> = facts.threads.values().flatten().cloned().collect();
     if !named.is_empty() {
         return Some(Because::Named(named));
+    }
+    if !facts.archived.is_empty() {
+        return Some(Because::Archived(facts.archived.clone()));
     }
     facts.referenced.first().map(|(by, to)| Because::Referenced(by.clone(), to.clone()))
 }
