@@ -191,14 +191,14 @@ impl Dir {
         platform::hard_link(&self.handle, name.as_ref(), &to.handle, new.as_ref())
     }
 
-    /// Makes a file that shares the blocks of another, with its mode, under a staging name, and renames it into its
-    /// place, which must be free.
-    pub fn reflink_from(&self, from: &Path, source: &File, name: &OsStr) -> io::Result<()> {
+    /// Makes a file that shares the blocks of another, with its mode, under a staging name, which is told. It is whole and
+    /// durable, and has its place once the caller renames it.
+    pub fn reflink_from(&self, from: &Path, source: &File, name: &OsStr) -> io::Result<OsString> {
         self.made_from(from, source, name, &mut |to| platform::reflink(source, to))
     }
 
     /// The same, with a copy of all bytes.
-    pub fn copy_from(&self, from: &Path, source: &File, name: &OsStr) -> io::Result<()> {
+    pub fn copy_from(&self, from: &Path, source: &File, name: &OsStr) -> io::Result<OsString> {
         self.made_from(from, source, name, &mut |to| {
             let mut reader = source.try_clone()?;
             let mut to = to.try_clone()?;
@@ -220,7 +220,7 @@ impl Dir {
         source: &File,
         name: &OsStr,
         fill: &mut dyn FnMut(&File) -> io::Result<()>,
-    ) -> io::Result<()> {
+    ) -> io::Result<OsString> {
         let stage = stage_name(name);
         self.remove_file_if_there(&stage)?;
         self.tell(Change::Copy { from: from.to_owned(), to: self.shown(&stage) })?;
@@ -233,8 +233,7 @@ impl Dir {
         }
         self.tell(Change::SyncFile(self.shown(&stage)))?;
         to.sync_all()?;
-        self.rename(&stage, self, name, Target::Free)?;
-        self.sync()
+        Ok(stage)
     }
 
     /// Moves a name to another folder.

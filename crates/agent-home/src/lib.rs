@@ -2,6 +2,7 @@
 //!
 //! [`prepare::prepare`] is the way in; [`store`] says where conversations are kept, [`plan`] and [`prune`] how they end.
 
+mod beside;
 pub mod bring;
 pub mod config;
 pub mod dir;

@@ -7,12 +7,10 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::bring::Target;
 use crate::dir::Dir;
 use crate::error::{Attempt as _, HomeError};
+use crate::expose::Target;
 use crate::files;
-use crate::find::{Presence, Scan, Want, presence, scan};
-use crate::id::ResumeId;
 use crate::key::StoreKey;
 use crate::manifest::FORMAT;
 use crate::names;
@@ -207,21 +205,10 @@ impl Run<'_> {
             let placed = sessions::real_folder(&self.home, folder, &stands)?;
             self.told(folder, &stands, &placed);
         }
-        if let Some(id) = &self.options.resume {
-            let there = self.in_task_sessions(id)?;
-            self.report.outcome = match there {
-                Presence::Absent => Outcome::Unavailable(Unavailable::NoConversation),
-                there => Outcome::Resumed(there),
-            };
+        if let Some(id) = &self.options.resume.clone() {
+            self.report.outcome = self.in_task_sessions(id, Unavailable::NoConversation)?;
         }
         Ok(())
-    }
-
-    fn in_task_sessions(&self, id: &ResumeId) -> Result<Presence, HomeError> {
-        let Some(dir) = sessions::open(&self.home, "sessions")? else { return Ok(Presence::Absent) };
-        let mut found = Scan::default();
-        scan(&dir, Path::new("sessions"), Want::Thread(id), &mut found);
-        Ok(presence(&found.found, &self.shared.within()).0)
     }
 
     fn told(&mut self, folder: &str, stands: &Stands, placed: &Placed) {
@@ -266,10 +253,7 @@ impl Run<'_> {
         if counts {
             self.save_names(&store, &editing, record)?;
             if let Some(id) = &self.options.resume {
-                self.report.outcome = match self.in_task_sessions(id)? {
-                    Presence::Absent => Outcome::Unavailable(Unavailable::NotInTaskSessions),
-                    there => Outcome::Resumed(there),
-                };
+                self.report.outcome = self.in_task_sessions(id, Unavailable::NotInTaskSessions)?;
             }
             self.report.kept.push("sessions: the task home's own folder, which counts".into());
         } else {
@@ -302,7 +286,7 @@ impl Run<'_> {
             self.told("sessions", stands, &placed);
         }
         if let Some(id) = self.options.resume.clone() {
-            let target = Target { sessions: own.clone(), archived: archived.clone() };
+            let target = Target { sessions: own.clone(), archived: archived.clone(), scratch: store.dir.clone() };
             self.resume(&id, store, editing, stands, &target)?;
         }
         self.save_names(store, editing, record)?;

@@ -3,13 +3,17 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::bring::{Source, Target, bring, source};
+use threadkeep_rollout::locks::WriterLocks;
+
+use crate::bring::{Lost, Rules, Source, bring, source};
 use crate::dir::Dir;
 use crate::error::{Attempt as _, HomeError};
+use crate::expose::Target;
 use crate::find::{Found, Presence, Scan, Want, scan};
 use crate::id::{NamedRollout, ResumeId};
 use crate::key::{ConversationKind, StoreKey};
 use crate::outcome::{ExposedFile, Outcome, Unavailable};
+use crate::platform::Kind;
 use crate::prepare::Run;
 use crate::reservation::{Hold, Reservation, lock_name};
 use crate::sessions::{self, Leads, Stands};
@@ -35,7 +39,9 @@ impl Run<'_> {
             let archived = sessions::open(&self.home, "archived_sessions").ok().flatten();
             sources.push(source("the folder that sessions led to".into(), Some(old), archived));
         }
-        let quick = self.other_stores(store, id, &mut sources)?;
+        let mut unseen = Vec::new();
+        let quick = self.other_stores(store, id, &mut sources, &mut unseen)?;
+        self.earlier_system(store, &mut sources)?;
         let mut known = source(
             "the shared home".into(),
             self.shared.rollouts("sessions")?,
@@ -43,9 +49,29 @@ impl Run<'_> {
         );
         known.known = self.world.look_up.and_then(|look_up| look_up(id)).map(|paths| self.known(id, &paths));
         sources.push(known);
-        let within = self.shared.within();
-        match bring(id, &sources, target, self.options.exposure, &within)? {
-            Ok(brought) => {
+        let (within, person) = (self.shared.within(), self.shared.rollouts("sessions")?);
+        let busy = |thread: &ResumeId| self.busy(store, thread);
+        let rules = Rules {
+            to: Some(target),
+            exposure: self.options.exposure,
+            within: &within,
+            person: person.as_ref(),
+            busy: &busy,
+        };
+        let mut brought = bring(id, &sources, &rules)?;
+        // Where the thread is, nothing else needs to be seen.
+        if let Some(Lost::NotFound) = brought.lost
+            && let Some((path, why)) = unseen.first().cloned()
+        {
+            brought.lost = Some(Lost::CannotLook(path, why));
+        }
+        if brought.lost.is_some() {
+            brought.problems.append(&mut unseen);
+        }
+        self.report.notes.extend(brought.notes);
+        self.problems(brought.problems);
+        match brought.lost {
+            None => {
                 self.report.outcome = Outcome::Resumed(brought.presence.unwrap_or(Presence::PresentUnverified));
                 self.report.exposed = brought
                     .exposed
@@ -53,8 +79,6 @@ impl Run<'_> {
                     .map(|(path, how)| ExposedFile { path, how, shares_appends: how.shares_appends() })
                     .collect();
                 self.report.bases = brought.bases;
-                self.report.notes.extend(brought.notes);
-                self.problems(brought.problems);
                 if let Some(from) = brought.from.filter(|f| f != "the shared home") {
                     self.report.migrated.push(format!("thread {id}: from {from}"));
                 }
@@ -75,7 +99,52 @@ impl Run<'_> {
                     changed
                 })?;
             }
-            Err(lost) => self.report.outcome = Outcome::Unavailable(Unavailable::Lost(lost)),
+            Some(lost) => self.report.outcome = Outcome::Unavailable(Unavailable::Lost(lost)),
+        }
+        Ok(())
+    }
+
+    /// Whether a thread is in a home's own folder, whole: that folder counts, so nothing comes in from elsewhere. Tells
+    /// why where it is not.
+    pub(crate) fn in_task_sessions(&mut self, id: &ResumeId, absent: Unavailable) -> Result<Outcome, HomeError> {
+        let own = |folder| sessions::open(&self.home, folder);
+        let sources = [source("the home's own folder".into(), own("sessions")?, own("archived_sessions")?)];
+        let within = self.shared.within();
+        let rules = Rules { to: None, exposure: self.options.exposure, within: &within, person: None, busy: &|_| None };
+        let brought = bring(id, &sources, &rules)?;
+        self.report.notes.extend(brought.notes);
+        self.report.bases = if brought.lost.is_none() { brought.bases } else { vec![] };
+        self.problems(brought.problems);
+        Ok(match brought.lost {
+            None => Outcome::Resumed(brought.presence.unwrap_or(Presence::PresentUnverified)),
+            Some(Lost::NotFound) => Outcome::Unavailable(absent),
+            Some(lost) => Outcome::Unavailable(Unavailable::Lost(lost)),
+        })
+    }
+
+    /// Why a file of a thread in the store may not be replaced now: a Codex writes it, or another task holds the store
+    /// and may have it open.
+    fn busy(&self, store: &Store, id: &ResumeId) -> Option<String> {
+        let writers = WriterLocks::read(self.shared.dir.path());
+        if let Some(holder) = id.thread().and_then(|id| writers.holder(id)) {
+            return Some(format!("it is being written by {holder}"));
+        }
+        let Ok(locks) = self.shared.locks() else { return Some("it is not known who is at it".into()) };
+        let mut others = crate::reservation::holders(&locks, &lock_name(&store.key.path()));
+        // This preparation is one of them.
+        if let Some(own) = others.iter().position(|pid| *pid == std::process::id()) {
+            others.remove(own);
+        }
+        let list: Vec<String> = others.iter().map(ToString::to_string).collect();
+        (!list.is_empty()).then(|| format!("its store is in use by process {}", list.join(", ")))
+    }
+
+    /// The store of an earlier system of the same conversation, where ours has a folder of its own beside it.
+    fn earlier_system(&self, own: &Store, sources: &mut Vec<Source>) -> Result<(), HomeError> {
+        if own.borrowed.is_none()
+            && let Some(old) = self.shared.multica_store(&own.key)?
+        {
+            sources.push(source("the multica-sessions store of this conversation".into(), Some(old), None));
         }
         Ok(())
     }
@@ -120,23 +189,34 @@ impl Run<'_> {
         own: &Store,
         id: &ResumeId,
         sources: &mut Vec<Source>,
+        unseen: &mut Vec<(PathBuf, String)>,
     ) -> Result<Option<StoreKey>, HomeError> {
         let namespace = format!("{STORES}/{}", StoreKey::namespace_of(&own.key.profile));
         let Some(namespace) = self.shared.part(&namespace)? else { return Ok(None) };
         let mine = own.dir.stat_self().attempt("look at", own.dir.path())?;
         let mut quick = None;
-        for (agent, _) in namespace.entries().attempt("read folder", namespace.path())? {
-            let Ok(agent) = namespace.folder(&agent) else { continue };
-            for (name, _) in agent.entries().attempt("read folder", agent.path())? {
-                let Ok(dir) = agent.folder(&name) else { continue };
+        for (agent, kind) in namespace.entries().attempt("read folder", namespace.path())? {
+            let Some(agent) = looked(namespace.folder_if_there(&agent), kind, namespace.shown(&agent), unseen) else {
+                continue;
+            };
+            let entries = looked(agent.entries().map(Some), Kind::Folder, agent.path().to_owned(), unseen);
+            for (name, kind) in entries.unwrap_or_default() {
+                let Some(dir) = looked(agent.folder_if_there(&name), kind, agent.shown(&name), unseen) else {
+                    continue;
+                };
                 if dir.stat_self().is_ok_and(|s| s.is_same(&mine)) {
                     continue;
                 }
-                let (sessions, archived) = (dir.folder("sessions").ok(), dir.folder("archived_sessions").ok());
+                let mut part = |folder: &str| {
+                    let kind = dir.stat(folder).ok().flatten().map_or(Kind::Folder, |s| s.kind);
+                    looked(dir.folder_if_there(folder), kind, dir.shown(folder), unseen)
+                };
+                let (sessions, archived) = (part("sessions"), part("archived_sessions"));
                 let mut found = Scan::default();
                 for folder in sessions.iter().chain(&archived) {
                     scan(folder, Path::new(""), Want::Thread(id), &mut found);
                 }
+                unseen.extend(found.problems.drain(..).map(|(p, why)| (dir.shown(p), why)));
                 if found.found.is_empty() {
                     continue;
                 }
@@ -184,6 +264,24 @@ impl Run<'_> {
             }
         }
         Ok(())
+    }
+}
+
+/// What was opened. Something that is no folder is not meant; an error is told, since what is behind it is not known.
+fn looked<T>(
+    opened: std::io::Result<Option<T>>,
+    kind: Kind,
+    at: PathBuf,
+    unseen: &mut Vec<(PathBuf, String)>,
+) -> Option<T> {
+    match opened {
+        Ok(opened) => opened,
+        Err(e) => {
+            if kind == Kind::Folder {
+                unseen.push((at, e.to_string()));
+            }
+            None
+        }
     }
 }
 

@@ -13,4 +13,5 @@ mod migration;
 mod names;
 mod pruning;
 mod reports;
+mod resuming;
 mod safety;

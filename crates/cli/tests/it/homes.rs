@@ -12,24 +12,24 @@ use crate::home::Home;
 use crate::log::{Log, t};
 
 /// A shared home with task homes beside it.
-struct Operator {
-    home: Home,
+pub struct Operator {
+    pub home: Home,
 }
 
 impl Operator {
-    fn new() -> Self {
+    pub fn new() -> Self {
         Self { home: Home::new() }
     }
 
-    fn shared(&self) -> PathBuf {
+    pub fn shared(&self) -> PathBuf {
         self.home.path()
     }
 
-    fn task(&self, name: &str) -> PathBuf {
+    pub fn task(&self, name: &str) -> PathBuf {
         self.home.outside(name)
     }
 
-    fn command(&self, words: &[&str]) -> Command {
+    pub fn command(&self, words: &[&str]) -> Command {
         let split = words.iter().position(|w| *w == "--").map_or(words.len(), |i| i);
         let mut all: Vec<std::ffi::OsString> = words[..split].iter().map(Into::into).collect();
         all.extend(["--shared-home".into(), self.shared().into()]);
@@ -39,11 +39,11 @@ impl Operator {
         command
     }
 
-    fn run(&self, words: &[&str]) -> Output {
+    pub fn run(&self, words: &[&str]) -> Output {
         self.command(words).output().expect("the command")
     }
 
-    fn json(&self, code: i32, words: &[&str]) -> Value {
+    pub fn json(&self, code: i32, words: &[&str]) -> Value {
         let mut all = vec!["--json"];
         all.extend(words);
         let output = self.run(&all);
@@ -55,7 +55,7 @@ impl Operator {
         value
     }
 
-    fn prepare(&self, task: &str, words: &[&str]) -> Value {
+    pub fn prepare(&self, task: &str, words: &[&str]) -> Value {
         let task = self.task(task);
         let mut all = vec!["prepare", "--task-home", task.to_str().expect("text")];
         all.extend(words);
@@ -63,16 +63,16 @@ impl Operator {
     }
 
     /// A rollout in the shared home.
-    fn rollout(&self, n: u32) -> PathBuf {
+    pub fn rollout(&self, n: u32) -> PathBuf {
         self.home.put_at(&format!("sessions/2026/11/29/{}", name(n)), &Log::healthy(&t(n), "2026-11-29T10:00:00.000Z"))
     }
 }
 
-fn name(n: u32) -> String {
+pub fn name(n: u32) -> String {
     format!("rollout-2026-11-29T10-00-00-{}.jsonl", t(n))
 }
 
-fn text(value: &Value) -> &str {
+pub fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_else(|| panic!("not a text: {value}"))
 }
 

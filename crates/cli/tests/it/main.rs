@@ -17,6 +17,8 @@ mod forks;
 mod formats;
 #[cfg(unix)]
 mod homes;
+#[cfg(unix)]
+mod homes_unseen;
 mod lineage;
 mod listing;
 mod matching;
