@@ -134,7 +134,8 @@ fn clear(
     }))
 }
 
-fn is_ours(home: &Dir, name: &str, before: &BTreeMap<String, String>) -> Result<bool, HomeError> {
+/// Whether a file is as we copied it.
+pub(crate) fn is_ours(home: &Dir, name: &str, before: &BTreeMap<String, String>) -> Result<bool, HomeError> {
     let Some(wanted) = before.get(name) else { return Ok(false) };
     let bytes = home.read(name, MAX_COPIED).attempt("read", home.shown(name))?;
     Ok(bytes.is_some_and(|b| digest(&b) == *wanted))

@@ -13,6 +13,7 @@ pub mod find;
 pub mod id;
 pub mod inventory;
 pub mod key;
+mod leaving;
 pub mod manifest;
 pub mod names;
 mod naming;

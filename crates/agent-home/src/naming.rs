@@ -25,6 +25,8 @@ pub(crate) fn save_names(
     record: &mut TaskRecord,
 ) -> Result<Vec<String>, HomeError> {
     let mut news = names::read(home)?.all();
+    // Said before the database was dropped, so only where nothing was said since.
+    let earlier: Names = record.unclaimed.iter().filter(|(id, _)| !news.contains_key(*id)).map(owned).collect();
     news.retain(|id, name| record.names.get(id) != Some(name));
     let mut ours = Scan::default();
     let known = store.manifest()?.map(|m| m.threads).unwrap_or_default();
@@ -38,6 +40,8 @@ pub(crate) fn save_names(
     }
     let is_ours = |id: &str| known.iter().any(|t| t.id == id) || ours.found.iter().any(|f| f.named.id.as_str() == id);
     news.retain(|id, _| is_ours(id));
+    let named = |id: &str| known.iter().any(|t| t.id == id && t.name.is_some());
+    news.extend(earlier.into_iter().filter(|(id, _)| is_ours(id) && !named(id)));
     let threads: std::collections::BTreeSet<String> = ours.found.iter().map(|f| f.named.id.to_string()).collect();
     store.edit(editing, now, |m| {
         let mut changed = false;
@@ -49,8 +53,22 @@ pub(crate) fn save_names(
         }
         changed
     })?;
-    record.names.extend(news.iter().map(|(k, v)| (k.clone(), v.clone())));
+    record.names.extend(news.iter().map(owned));
+    record.unclaimed.retain(|id, _| !is_ours(id));
     Ok(news.iter().map(|(id, name)| format!("thread {id} was named {name:?} in this home")).collect())
+}
+
+fn owned((id, name): (&String, &String)) -> (String, String) {
+    (id.clone(), name.clone())
+}
+
+/// Notes the names that only the databases of a home have, before these are dropped. Tells whether there are any.
+pub(crate) fn keep_unclaimed(there: &TaskNames, record: &mut TaskRecord) -> bool {
+    let only = |id: &String, name: &String| !record.names.contains_key(id) && there.index.get(id) != Some(name);
+    let names: Names = there.in_databases.iter().filter(|(id, name)| only(id, name)).map(owned).collect();
+    let any = !names.is_empty();
+    record.unclaimed.extend(names);
+    any
 }
 
 /// The names that a store knows.
@@ -67,11 +85,11 @@ pub(crate) fn give_names(
     record: &mut TaskRecord,
 ) -> Result<(Vec<String>, Vec<String>), HomeError> {
     let there = names::read(home)?;
-    let all = there.all();
     let mut missing = names.clone();
-    missing.retain(|id, name| {
-        let known = [all.get(id), there.index.get(id), record.names.get(id)];
-        !known.contains(&Some(&*name))
+    // An older name in the index comes back when the database is dropped, whatever that says now.
+    missing.retain(|id, name| match there.index.get(id) {
+        Some(said) => said != name,
+        None => there.in_databases.get(id) != Some(name),
     });
     names::add(home, &missing, now)?;
     for (id, name) in names {

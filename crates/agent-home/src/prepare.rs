@@ -12,6 +12,7 @@ use crate::error::{Attempt as _, HomeError};
 use crate::expose::Target;
 use crate::files;
 use crate::key::StoreKey;
+use crate::leaving;
 use crate::manifest::FORMAT;
 use crate::names;
 use crate::naming::{self, save_names};
@@ -22,7 +23,7 @@ use crate::reservation::{Hold, Reservation, lock_name};
 use crate::sessions::{self, Contents, Leads, Placed, Stands};
 use crate::shared::{SharedHome, WRITER_LOCKS};
 use crate::state;
-use crate::store::{Adopt, Editing, Store};
+use crate::store::{Editing, Store};
 use crate::task::{TaskHome, TaskRecord};
 
 /// A home that is ready.
@@ -41,14 +42,16 @@ pub fn prepare(options: &Options, world: &World<'_>) -> Result<Prepared, HomeErr
     }
     let shared = SharedHome::open(&options.shared_home, Arc::clone(&world.watch))?;
     let mut task = open_task(options, &shared, world)?;
-    let old_key = task.record.as_ref().and_then(|r| r.key.clone());
+    let home = task.dir.clone();
+    let before = task.record.clone();
     let mut run = Run {
         options,
         world,
         shared: &shared,
-        home: task.dir.clone(),
+        home: home.clone(),
+        task: &mut task,
         report: Report {
-            task_home: task.dir.path().to_owned(),
+            task_home: home.path().to_owned(),
             store: None,
             outcome: Outcome::Fresh,
             thread_id: options.resume.clone(),
@@ -63,15 +66,13 @@ pub fn prepare(options: &Options, world: &World<'_>) -> Result<Prepared, HomeErr
             notes: vec![],
         },
     };
-    let mut record = task.record.clone().unwrap_or_default();
+    let mut record = before.clone().unwrap_or_default();
     record.format = FORMAT;
-    if let Some(old) = old_key.filter(|old| options.key.as_ref() != Some(old))
-        && !was_rekeyed(&shared, &old, options.key.as_ref())?
-    {
+    if let Some(old) = leaving::left(&home, &shared, before.as_ref(), options.key.as_ref())? {
         run.leave_conversation(&old, &mut record)?;
         // Said at once: what was put away must not be taken for the new conversation's by a run after a crash.
         record.key = options.key.clone();
-        task.remember(record.clone())?;
+        run.task.remember(record.clone())?;
     }
     run.writer_locks()?;
     let reservation = match &options.key {
@@ -83,11 +84,11 @@ pub fn prepare(options: &Options, world: &World<'_>) -> Result<Prepared, HomeErr
             Some(held)
         }
         None => {
-            run.without_store()?;
+            run.without_store(&mut record)?;
             None
         }
     };
-    let done = files::place(&shared, &task.dir, &options.config, &record.copied)?;
+    let done = files::place(&shared, &home, &options.config, &record.copied)?;
     run.report.linked.extend(done.linked);
     run.report.copied.extend(done.copied);
     run.report.repaired.extend(done.repaired);
@@ -97,12 +98,6 @@ pub fn prepare(options: &Options, world: &World<'_>) -> Result<Prepared, HomeErr
     let report = run.report;
     task.remember(record)?;
     Ok(Prepared { report, reservation })
-}
-
-/// Whether the conversation of the old key goes on under the new one.
-fn was_rekeyed(shared: &SharedHome, old: &StoreKey, new: Option<&StoreKey>) -> Result<bool, HomeError> {
-    let Some(store) = new.map(|new| Store::open(shared, new)).transpose()?.flatten() else { return Ok(false) };
-    Ok(store.manifest()?.is_some_and(|m| m.earlier_keys.contains(old)))
 }
 
 fn open_task(options: &Options, shared: &SharedHome, world: &World<'_>) -> Result<TaskHome, HomeError> {
@@ -125,6 +120,7 @@ pub(crate) struct Run<'r> {
     pub world: &'r World<'r>,
     pub shared: &'r SharedHome,
     pub home: Dir,
+    pub task: &'r mut TaskHome,
     pub report: Report,
 }
 
@@ -169,29 +165,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// The home was another conversation's: what that one left goes into its store, names first.
-    fn leave_conversation(&mut self, old: &StoreKey, record: &mut TaskRecord) -> Result<(), HomeError> {
-        let locks = self.shared.locks()?;
-        let name = lock_name(&old.path());
-        let _held = Reservation::need(&locks, &name, Hold::Shared, self.options.patience, "the store")?;
-        let (store, _, editing) = Store::make(self.shared, old, self.world.now, Adopt::Leave)?;
-        self.save_names(&store, &editing, record)?;
-        for folder in crate::shared::ROLLOUT_FOLDERS {
-            let Some(to) = store.rollouts(folder)? else { continue };
-            let stands = sessions::look(&self.home, folder, self.shared, Some(&to))?;
-            if stands == Stands::Folder(Contents::Some) {
-                sessions::link(&self.home, folder, &stands, &to)?;
-                self.report.migrated.push(format!("{folder}: moved into the store of {}", old.shown()));
-            }
-        }
-        for moved in state::put_away(&self.home, &store.dir)? {
-            self.report.migrated.push(format!("left by {}: {moved}", old.shown()));
-        }
-        record.names.clear();
-        Ok(())
-    }
-
-    fn without_store(&mut self) -> Result<(), HomeError> {
+    fn without_store(&mut self, record: &mut TaskRecord) -> Result<(), HomeError> {
         for folder in crate::shared::ROLLOUT_FOLDERS {
             let stands = sessions::look(&self.home, folder, self.shared, None)?;
             // Codex makes the folder of archived ones when it needs it.
@@ -199,8 +173,7 @@ impl Run<'_> {
                 continue;
             }
             if folder == "sessions" && matches!(stands, Stands::Link(_)) {
-                let names = names::read(&self.home)?;
-                self.report.migrated.extend(state::reset(&self.home, &names)?);
+                self.drop_databases(record)?;
             }
             let placed = sessions::real_folder(&self.home, folder, &stands)?;
             self.told(folder, &stands, &placed);
@@ -243,6 +216,7 @@ impl Run<'_> {
         }
         let own = self.need(&store, "sessions")?;
         let stands = sessions::look(&self.home, "sessions", self.shared, Some(&own))?;
+        self.leave_unknown(&store, &stands, record)?;
         let counts = self.options.work == Work::Managed && stands == Stands::Folder(Contents::Some);
         if stands == Stands::Other {
             return Err(HomeError::Refused {
@@ -293,8 +267,7 @@ impl Run<'_> {
         if let Stands::Link(leads) = stands
             && *leads != Leads::OwnStore
         {
-            let names = names::read(&self.home)?;
-            self.report.migrated.extend(state::reset(&self.home, &names)?);
+            self.drop_databases(record)?;
         }
         if !merging {
             let placed = sessions::link(&self.home, "sessions", stands, own)?;
@@ -311,8 +284,28 @@ impl Run<'_> {
         Ok(())
     }
 
+    /// Drops the databases over a history that this home does not show any more. Names that only they have are kept first.
+    fn drop_databases(&mut self, record: &mut TaskRecord) -> Result<(), HomeError> {
+        let names = names::read(&self.home)?;
+        if naming::keep_unclaimed(&names, record) {
+            // A home without a record is this conversation's from here on: with a record of none, the next run after a
+            // crash would take it for one that was used without a conversation.
+            if self.task.record.is_none() {
+                record.key.clone_from(&self.options.key);
+            }
+            self.task.remember(record.clone())?;
+        }
+        self.report.migrated.extend(state::reset(&self.home, &names)?);
+        Ok(())
+    }
+
     /// Copies names that were given in this home since it was last prepared into the store.
-    fn save_names(&mut self, store: &Store, editing: &Editing, record: &mut TaskRecord) -> Result<(), HomeError> {
+    pub(crate) fn save_names(
+        &mut self,
+        store: &Store,
+        editing: &Editing,
+        record: &mut TaskRecord,
+    ) -> Result<(), HomeError> {
         let told = save_names(&self.home, self.shared, store, editing, self.world.now, record)?;
         self.report.notes.extend(told);
         Ok(())

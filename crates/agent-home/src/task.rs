@@ -32,6 +32,10 @@ pub struct TaskRecord {
     /// Names of threads as the home had them when it was last prepared: others were given in a task.
     #[serde(default)]
     pub names: BTreeMap<String, String>,
+    /// Names that a dropped database had of threads that no store of this home knows: whoever resumes such a thread here
+    /// gets its name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub unclaimed: BTreeMap<String, String>,
 }
 
 /// A task home that is open, with the lock on it.

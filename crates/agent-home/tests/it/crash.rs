@@ -78,7 +78,7 @@ fn end(place: &Place) -> Vec<(PathBuf, String)> {
             _ => what,
         };
         // A lock that was left says nothing.
-        if !path.starts_with("shared/threadkeep/locks") {
+        if !path.starts_with("shared/threadkeep/locks") && !path.ends_with("session_index.jsonl.lock") {
             all.push((path, what));
         }
     }
@@ -150,6 +150,30 @@ fn stories() -> Vec<Story> {
                 p.write("tasks/one/state_5.sqlite", "database");
                 p.write("tasks/one/state_5.sqlite-wal", "journal");
                 p.write("tasks/one/auth.json", "stale");
+            },
+            options: |p| Options { resume: Some(id(2)), ..p.issue("one", "i1") },
+        },
+        Story {
+            name: "a legacy link with a name in the database alone",
+            make: |p| {
+                shared(p);
+                fs::create_dir_all(p.task("one")).unwrap();
+                symlink(p.shared().join("sessions"), p.task("one").join("sessions")).unwrap();
+                let db = rusqlite::Connection::open(p.task("one").join("state_5.sqlite")).unwrap();
+                db.execute_batch("CREATE TABLE threads (id TEXT, history_mode TEXT, name TEXT)").unwrap();
+                for n in [2, 7] {
+                    db.execute("INSERT INTO threads VALUES (?1, 'paginated', 'given')", [crate::place::t(n)]).unwrap();
+                }
+            },
+            options: |p| Options { resume: Some(id(2)), ..p.issue("one", "i1") },
+        },
+        Story {
+            name: "a home that was used without a conversation",
+            make: |p| {
+                shared(p);
+                drop(crate::place::run(&p.options("one")));
+                p.write("tasks/one/memories/raw_memories.md", "memory");
+                p.write("tasks/one/plugins/data/x", "state");
             },
             options: |p| Options { resume: Some(id(2)), ..p.issue("one", "i1") },
         },

@@ -9,6 +9,7 @@ mod exposing;
 mod failing;
 mod files;
 mod keys;
+mod leaving;
 mod migration;
 mod names;
 mod pruning;
