@@ -110,6 +110,16 @@ impl Dir {
         platform::stat_self(&self.handle)
     }
 
+    /// Takes the folder's own mode from group and others. Tells the mode that it had, if that was another.
+    pub fn tighten(&self) -> io::Result<Option<u32>> {
+        let mode = self.stat_self()?.mode;
+        if mode & 0o077 == 0 {
+            return Ok(None);
+        }
+        platform::set_folder_mode(&self.handle, mode & 0o7700)?;
+        Ok(Some(mode))
+    }
+
     /// Where a link points, as text.
     pub fn read_link(&self, name: impl AsRef<OsStr>) -> io::Result<PathBuf> {
         platform::read_link(&self.handle, name.as_ref()).map(PathBuf::from)

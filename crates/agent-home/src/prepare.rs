@@ -40,6 +40,9 @@ pub fn prepare(options: &Options, world: &World<'_>) -> Result<Prepared, HomeErr
     if options.key.as_ref().is_some_and(|k| k.id.is_empty()) {
         return Err(HomeError::Usage { what: "the id of the conversation is empty".into() });
     }
+    if options.task_home.as_os_str().is_empty() {
+        return Err(HomeError::Usage { what: "no task home is given: its path is empty".into() });
+    }
     let shared = SharedHome::open(&options.shared_home, Arc::clone(&world.watch))?;
     let mut task = open_task(options, &shared, world)?;
     let home = task.dir.clone();
@@ -66,6 +69,16 @@ pub fn prepare(options: &Options, world: &World<'_>) -> Result<Prepared, HomeErr
             notes: vec![],
         },
     };
+    match home.tighten() {
+        Ok(None) => {}
+        Ok(Some(mode)) => run
+            .report
+            .repaired
+            .push(format!("the task home: its mode was {:o}, now others see nothing of it", mode & 0o777)),
+        Err(e) => {
+            run.report.notes.push(format!("the task home is open to others, and its mode cannot be changed: {e}"))
+        }
+    }
     let mut record = before.clone().unwrap_or_default();
     record.format = FORMAT;
     if let Some(old) = leaving::left(&home, &shared, before.as_ref(), options.key.as_ref())? {

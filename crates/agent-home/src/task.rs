@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::dir::Dir;
 use crate::error::{Attempt as _, HomeError};
 use crate::key::StoreKey;
+use crate::platform::Kind;
 use crate::reservation::{Hold, Reservation};
 use crate::watch::Watch;
 
@@ -71,6 +72,14 @@ impl TaskHome {
 
     fn open_with(path: PathBuf, watch: Arc<dyn Watch>, hold: Hold, patience: Duration) -> Result<Self, HomeError> {
         let dir = Dir::open(&path, watch).attempt("open the task home", &path)?;
+        for name in [LOCK, RECORD] {
+            if dir.stat(name).attempt("look at", dir.shown(name))?.is_some_and(|s| s.kind != Kind::File) {
+                return Err(HomeError::Refused {
+                    why: "something that is no file stands where this home's own file belongs".into(),
+                    path: dir.shown(name),
+                });
+            }
+        }
         let lock = Reservation::need(&dir, LOCK, hold, patience, "the task home")?;
         let record = read_record(&dir)?;
         Ok(Self { dir, record, lock })

@@ -18,6 +18,8 @@ mod formats;
 #[cfg(unix)]
 mod homes;
 #[cfg(unix)]
+mod homes_requests;
+#[cfg(unix)]
 mod homes_unseen;
 mod lineage;
 mod listing;

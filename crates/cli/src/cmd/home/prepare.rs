@@ -32,15 +32,12 @@ struct Request {
     quick: Option<String>,
     autopilot: Option<String>,
     resume: Option<String>,
-    #[serde(default)]
-    local_directory: bool,
+    local_directory: Option<bool>,
     expose: Option<String>,
     allow_copy: Option<u64>,
-    #[serde(default)]
-    adopt: bool,
+    adopt: Option<bool>,
     /// Values by dotted key.
-    #[serde(default)]
-    config: serde_json::Map<String, Value>,
+    config: Option<serde_json::Map<String, Value>>,
 }
 
 /// A request is small; anything larger is not one.
@@ -79,7 +76,7 @@ fn from_stdin(place: &Place) -> Result<Options, Failure> {
     let request: Request = serde_json::from_str(&text)
         .map_err(|e| Failure::new(Kind::Usage, format!("the request is not understood: {e}")))?;
     let place = Place {
-        shared_home: request.shared_home.or_else(|| place.shared_home.clone()),
+        shared_home: request.shared_home.filter(|p| !p.as_os_str().is_empty()).or_else(|| place.shared_home.clone()),
         profile: request.profile.or_else(|| place.profile.clone()),
     };
     let conversation = Conversation {
@@ -92,7 +89,7 @@ fn from_stdin(place: &Place) -> Result<Options, Failure> {
     let mut options = Options::new(request.task_home, place.shared_path()?);
     options.key = conversation.key(place.profile());
     options.resume = resume(request.resume.as_deref())?;
-    options.work = work(request.local_directory);
+    options.work = work(request.local_directory.unwrap_or_default());
     let expose = match request.expose.as_deref() {
         None => None,
         Some("shared") => Some(Expose::Shared),
@@ -100,8 +97,8 @@ fn from_stdin(place: &Place) -> Result<Options, Failure> {
         Some(other) => return Err(Failure::new(Kind::Usage, format!("expose is shared or isolated, not {other:?}"))),
     };
     options.exposure = exposure(expose, request.allow_copy);
-    options.adopt = adopt(request.adopt);
-    for (key, value) in &request.config {
+    options.adopt = adopt(request.adopt.unwrap_or_default());
+    for (key, value) in request.config.iter().flatten() {
         // Scalars of JSON are values of TOML; a list or object goes in as an inline one.
         options.config.push(patch(&format!("{key}={}", toml(value)?))?);
     }
