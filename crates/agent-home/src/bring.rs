@@ -317,15 +317,19 @@ fn locate(
             out.notes.extend(bad.iter().map(|(f, why)| format!("left out: {}: {why}", f.path.display())));
             return Ok((choose(usable, out), place));
         }
-        match (bad.into_iter().next_back(), put_away.first().map(|u| u.found.path.clone())) {
+        match (bad.into_iter().next_back(), put_away.first().map(|u| shown(&u.found))) {
             // The conversation's own word counts: the thread was archived in it, and stays one file.
             (_, Some(path)) if own && place == 0 => return Err(Lost::Archived(path)),
-            (Some((found, why)), _) => worst = Lost::Unusable(found.path, why),
+            (Some((found, why)), _) => worst = Lost::Unusable(shown(&found), why),
             (None, Some(path)) if worst == Lost::NotFound => worst = Lost::Archived(path),
             (None, _) => {}
         }
     }
     Err(worst)
+}
+
+fn shown(found: &Found) -> PathBuf {
+    found.dir.shown(&found.name)
 }
 
 /// Refuses a thread whose newest segment is archived or cannot be used: what is left is its history from before it was
@@ -337,10 +341,10 @@ fn whole(usable: &[Usable], bad: &[(Found, String)], put_away: &[Usable]) -> Res
         f.named.segment.is_some() && !known && Some(&f.name) > newest
     };
     if let Some((found, why)) = bad.iter().find(|(f, _)| newer(f)) {
-        return Err(Lost::Unusable(found.path.clone(), format!("the newest part of the thread: {why}")));
+        return Err(Lost::Unusable(shown(found), format!("the newest part of the thread: {why}")));
     }
     match put_away.iter().find(|u| newer(&u.found)) {
-        Some(segment) => Err(Lost::Archived(segment.found.path.clone())),
+        Some(segment) => Err(Lost::Archived(shown(&segment.found))),
         None => Ok(()),
     }
 }
@@ -360,8 +364,10 @@ fn files_of(source: &Source, id: &ResumeId, out: &mut Brought) -> Vec<Found> {
     let mut found = Scan::default();
     for (dir, at) in &source.folders {
         scan(dir, at, Want::Thread(id), &mut found);
+        // Several homes and stores are looked into: which one is meant has to be told.
+        let shown = |path: &Path| dir.shown(path.strip_prefix(at).unwrap_or(path));
+        out.problems.extend(found.problems.drain(..).map(|(path, why)| (shown(&path), why)));
     }
-    out.problems.append(&mut found.problems);
     found.found
 }
 

@@ -131,10 +131,11 @@ impl Run<'_> {
         }
         let Ok(locks) = self.shared.locks() else { return Some("it is not known who is at it".into()) };
         let mut others = crate::reservation::holders(&locks, &lock_name(&store.key.path()));
-        // This preparation is one of them.
-        if let Some(own) = others.iter().position(|pid| *pid == std::process::id()) {
-            others.remove(own);
-        }
+        // This preparation is one of them; where it is not seen, neither are others.
+        match others.iter().position(|pid| *pid == std::process::id()) {
+            Some(own) => others.remove(own),
+            None => return Some("it is not known who is at it".into()),
+        };
         let list: Vec<String> = others.iter().map(ToString::to_string).collect();
         (!list.is_empty()).then(|| format!("its store is in use by process {}", list.join(", ")))
     }

@@ -168,6 +168,19 @@ fn stories() -> Vec<Story> {
             options: |p| Options { resume: Some(id(2)), ..p.issue("one", "i1") },
         },
         Story {
+            name: "a person who went on in a file of its own",
+            make: |p| {
+                shared(p);
+                drop(crate::place::run(&Options { resume: Some(id(2)), ..p.issue("zero", "i1") }));
+                fs::remove_dir_all(p.task("zero")).unwrap();
+                let path = p.shared().join(format!("sessions/2026/11/30/{}", name(2)));
+                let longer = fs::read_to_string(&path).unwrap() + "{\"type\":\"event_msg\",\"payload\":{}}\n";
+                fs::remove_file(&path).unwrap();
+                fs::write(&path, longer).unwrap();
+            },
+            options: |p| Options { resume: Some(id(2)), ..p.issue("one", "i1") },
+        },
+        Story {
             name: "a home that was used without a conversation",
             make: |p| {
                 shared(p);
@@ -233,12 +246,13 @@ fn stories() -> Vec<Story> {
     ]
 }
 
-/// Every rollout that is anywhere, by name, with its bytes.
+/// Every rollout that is anywhere, by the name that it has or had before it was moved aside, with its bytes.
 fn rollouts(at: &Path) -> Vec<(String, String)> {
     let mut all: Vec<_> = end_of(at)
         .into_iter()
         .filter_map(|p| Some((p.file_name()?.to_string_lossy().into_owned(), fs::read_to_string(&p).ok()?)))
         .filter(|(n, _)| n.starts_with("rollout-"))
+        .map(|(n, bytes)| (n.split(".aside-").next().unwrap_or_default().to_owned(), bytes))
         .collect();
     all.sort();
     all.dedup();
