@@ -17,7 +17,7 @@ use crate::platform::Kind;
 use crate::prepare::Run;
 use crate::reservation::{Hold, Reservation, lock_name};
 use crate::sessions::{self, Leads, Stands};
-use crate::shared::{STORES, SharedHome};
+use crate::shared::{MULTICA, STORES, SharedHome};
 use crate::store::{Editing, Store};
 
 impl Run<'_> {
@@ -210,7 +210,11 @@ impl Run<'_> {
                 }
                 let mut part = |folder: &str| {
                     let kind = dir.stat(folder).ok().flatten().map_or(Kind::Folder, |s| s.kind);
-                    looked(dir.folder_if_there(folder), kind, dir.shown(folder), unseen)
+                    match kind {
+                        // What such a store uses where it is, is found like what it has.
+                        Kind::Link => self.of_earlier_system(&dir, folder),
+                        _ => looked(dir.folder_if_there(folder), kind, dir.shown(folder), unseen),
+                    }
                 };
                 let (sessions, archived) = (part("sessions"), part("archived_sessions"));
                 let mut found = Scan::default();
@@ -230,6 +234,13 @@ impl Run<'_> {
             }
         }
         Ok(quick)
+    }
+
+    /// What a link in a store leads to, where that is in the stores of an earlier system.
+    fn of_earlier_system(&self, store: &Dir, folder: &str) -> Option<Dir> {
+        let stores = std::fs::canonicalize(self.shared.dir.shown(MULTICA)).ok()?;
+        let real = std::fs::canonicalize(store.shown(folder)).ok()?;
+        if real.starts_with(stores) { store.followed(folder).ok() } else { None }
     }
 
     /// Moves what is left in a quick request's store into this one. If a task still holds that store, what was linked is

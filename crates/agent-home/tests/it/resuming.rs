@@ -271,6 +271,16 @@ fn an_earlier_systems_store_is_looked_into_beside_ours() {
 }
 
 #[test]
+fn an_earlier_systems_store_that_another_conversation_uses_is_looked_into() {
+    let place = Place::new();
+    let old = place.write(format!("shared/multica-sessions/default/a1/i2/2026/11/29/{}", name(1)), log(1));
+    drop(run(&place.issue("two", "i2")));
+    let done = run(&resume(&place, "one", 1));
+    assert_eq!(why(&done), "resumed", "{:?}", done.report);
+    assert_eq!(inode(&in_store(&place, &format!("sessions/2026/11/29/{}", name(1)))), inode(&old));
+}
+
+#[test]
 fn something_of_the_right_name_that_is_no_file_is_told() {
     let place = Place::new();
     fs::create_dir_all(place.shared().join("sessions").join(name(1))).unwrap();
