@@ -127,7 +127,8 @@ fn read(home: &Path) -> Result<()> {
     let store = LocalStore::new(vec![Home::new(home)], None);
     let now = UtcMillis(1_800_000_000_000);
     let query = ListQuery { include: Include::ALL, ..ListQuery::default() };
-    let page = store.list(&query, None, ListOptions { limit: 50, exact: true, count: true }, now)?;
+    let page =
+        store.list(&query, None, ListOptions { limit: 50, exact: true, count: true, ..ListOptions::default() }, now)?;
     let listed = |id: &str| page.rows.iter().any(|(_, r)| r.thread.id.is_some_and(|i| i.to_string() == id));
     if !listed(HEALTHY) {
         bail!("the healthy thread is not listed");

@@ -10,6 +10,7 @@ mod fuzz;
 mod gen_home;
 mod homes;
 mod homes_bench;
+mod index_kill;
 mod kill;
 mod manifest;
 mod oracle;
@@ -47,6 +48,8 @@ enum Command {
     Homes(homes::Options),
     /// Time the preparation of a task home beside a large shared history
     HomesBench(homes_bench::Options),
+    /// List, search and build the index of a changing home with many processes at once, some of them killed
+    IndexKill(index_kill::Options),
     /// Compare what threadkeep and the released Codex list of the fixture homes
     Oracle(oracle::Options),
     /// Run the released Codex in task homes that threadkeep prepared
@@ -75,6 +78,7 @@ fn run(command: Command) -> Result<()> {
         Command::KillChild(options) => kill::child::run(&options)?,
         Command::Homes(options) => homes::run(&options)?,
         Command::HomesBench(options) => homes_bench::run(&options)?,
+        Command::IndexKill(options) => index_kill::run(&options)?,
         Command::Oracle(options) => oracle::run(&options)?,
         Command::OracleHomes(options) => oracle_homes::run(&options)?,
         Command::Peers(options) => peers::run(&options)?,

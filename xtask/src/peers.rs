@@ -44,6 +44,8 @@ pub struct Options {
 pub struct Terms {
     /// In one thread, a third of the way from the oldest to the newest.
     rare: String,
+    /// The directory of the fewest threads.
+    rare_cwd: String,
 }
 
 impl Terms {

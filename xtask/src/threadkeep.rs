@@ -47,7 +47,7 @@ impl Threadkeep {
     pub fn command(&self) -> Command {
         let mut command = Command::new(&self.binary);
         // A caller's own choices must not change what is measured or compared.
-        for name in ["THREADKEEP_INDEX_DIR", "CODEX_HOME", "CODEX_SQLITE_HOME"] {
+        for name in ["THREADKEEP_INDEX_DIR", "THREADKEEP_NO_INDEX", "CODEX_HOME", "CODEX_SQLITE_HOME"] {
             command.env_remove(name);
         }
         command

@@ -46,6 +46,21 @@ pub struct Scan {
     pub found: Vec<Found>,
     /// Folders that were not read, with why. What is in them is not known.
     pub problems: Vec<(PathBuf, String)>,
+    /// Links that have no rollout's name. A folder of rollouts may be behind one; none is followed.
+    pub links: Vec<Unfollowed>,
+    /// What has a rollout's name and is neither a file, a folder nor a link, by path.
+    pub strange: Vec<PathBuf>,
+}
+
+/// A link that a scan did not follow.
+#[derive(Debug, Clone)]
+pub struct Unfollowed {
+    /// The folder it is in.
+    pub dir: Dir,
+    /// Its path below the place that was scanned, that place's own folders included.
+    pub path: PathBuf,
+    /// Its name.
+    pub name: OsString,
 }
 
 /// Which rollouts are wanted.
@@ -114,16 +129,28 @@ fn descend(dir: &Dir, at: &Path, want: Want<'_>, into: &mut Scan, depth: usize) 
             Kind::File | Kind::Link => {
                 if let Some(named) = name.to_str().and_then(|n| want.parse(n)) {
                     into.found.push(Found { dir: dir.clone(), path: at.join(&name), name, named, kind });
-                } else if kind == Kind::Link
-                    && matches!(want, Want::Thread(_))
-                    && dir.stat_followed(&name).ok().flatten().is_some_and(|s| s.kind == Kind::Folder)
-                {
-                    into.problems.push((at.join(&name), "a link to a folder, which is not followed".into()));
+                } else if kind == Kind::Link {
+                    match want {
+                        Want::All if !is_rollout(&name) => {
+                            into.links.push(Unfollowed { dir: dir.clone(), path: at.join(&name), name });
+                        }
+                        Want::Thread(_)
+                            if dir.stat_followed(&name).ok().flatten().is_some_and(|s| s.kind == Kind::Folder) =>
+                        {
+                            into.problems.push((at.join(&name), "a link to a folder, which is not followed".into()));
+                        }
+                        Want::All | Want::Thread(_) => {}
+                    }
                 }
             }
+            Kind::Other if is_rollout(&name) => into.strange.push(at.join(&name)),
             Kind::Other => {}
         }
     }
+}
+
+fn is_rollout(name: &OsStr) -> bool {
+    name.to_str().is_some_and(|n| NamedRollout::parse(n).is_some())
 }
 
 /// What the beginning of a rollout says of whose it is.

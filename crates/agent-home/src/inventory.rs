@@ -5,21 +5,25 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use threadkeep_record::UtcMillis;
-use threadkeep_rollout::locks::WriterLocks;
 use threadkeep_rollout::name::Form;
 
 use crate::dir::Dir;
 use crate::error::{Attempt as _, HomeError};
-use crate::find::{Found, Head, Scan, Want, scan};
+use crate::find::{Found, Scan, Unfollowed, Want, scan};
+use crate::id::ResumeId;
 use crate::key::StoreKey;
 use crate::manifest::{FORMAT, Manifest, Pin};
-use crate::platform::{Kind, flock_table};
+use crate::platform::{Kind, LockTable, flock_table};
 use crate::reservation::{holders_in, lock_name};
 use crate::shared::{LOCKS, ROLLOUT_FOLDERS, STORES, SharedHome};
-use crate::store::{read_manifest, read_stamp};
+use crate::store::{EDIT_LOCK, MANIFEST, STAMP, read_manifest, read_stamp};
+use crate::survey::{hides, roots};
+use crate::writers::{Writers, Writing};
 
 /// A modification time before this (2020) says that it was not kept, rather than when.
 const UNBELIEVABLE: i64 = 1_577_836_800_000;
+
+const ARCHIVED: &str = "archived_sessions";
 
 /// What is known of a store.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,7 +48,7 @@ pub struct StoreFacts {
     pub held_by: Vec<u32>,
     /// Threads of it that a Codex writes now.
     pub written: Vec<String>,
-    /// Threads that were archived and are only here: put away to be kept.
+    /// Threads of it that were archived and whose files are only here: put away to be kept.
     pub archived: Vec<String>,
     /// Threads elsewhere whose history refers to one that is only here: by, and to.
     pub referenced: Vec<(String, String)>,
@@ -90,7 +94,7 @@ pub fn stores(shared: &SharedHome, namespace: &str, look: Look) -> Result<Vec<St
 
 /// Looks at one store.
 #[must_use]
-pub fn facts(shared: &SharedHome, store: &Dir, path: String, look: Look, table: &[(u64, u64, u32)]) -> StoreFacts {
+pub fn facts(shared: &SharedHome, store: &Dir, path: String, look: Look, table: &LockTable) -> StoreFacts {
     let mut out = StoreFacts {
         shown: store.path().to_owned(),
         key: None,
@@ -107,6 +111,10 @@ pub fn facts(shared: &SharedHome, store: &Dir, path: String, look: Look, table: 
         path,
     };
     let manifest = match read_manifest(store) {
+        Ok(None) if holds_something(store) => {
+            out.problems.push(format!("{MANIFEST} is missing: whose it is and whether it is pinned is not known"));
+            None
+        }
         Ok(manifest) => manifest,
         Err(e) => {
             out.problems.push(e.to_string());
@@ -121,7 +129,7 @@ pub fn facts(shared: &SharedHome, store: &Dir, path: String, look: Look, table: 
             out.last_used = stamp;
             out.times.extend(stamp);
         }
-        Err(e) => out.problems.push(format!("{}: {e}", store.shown(crate::store::STAMP).display())),
+        Err(e) => out.problems.push(format!("{}: {e}", store.shown(STAMP).display())),
     }
     let reflinked: BTreeSet<&str> = manifest.iter().flat_map(|m| m.shares_blocks.iter().map(String::as_str)).collect();
     measure(store, Path::new(""), &reflinked, &mut out, 0);
@@ -133,11 +141,30 @@ pub fn facts(shared: &SharedHome, store: &Dir, path: String, look: Look, table: 
     if look == Look::Closely {
         closely(shared, store, &mut out);
     } else {
-        for found in rollouts(store, &mut out) {
+        for found in rollouts(shared, store, &mut out) {
             out.threads.entry(found.named.id.to_string()).or_default();
         }
     }
     out
+}
+
+/// Whether a store holds more than a preparation that ended early leaves. Any doubt means that it does.
+fn holds_something(store: &Dir) -> bool {
+    fn files(dir: &Dir, depth: usize) -> io::Result<bool> {
+        for (name, kind) in dir.entries()? {
+            if kind != Kind::Folder || depth > 12 || files(&dir.folder(&name)?, depth + 1)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+    let ours = |name: &std::ffi::OsStr| {
+        [STAMP, EDIT_LOCK].iter().any(|n| name == *n) || name.as_encoded_bytes().starts_with(b".threadkeep-stage-")
+    };
+    let Ok(entries) = store.entries() else { return true };
+    entries.into_iter().filter(|(name, _)| !ours(name)).any(|(name, kind)| {
+        kind != Kind::Folder || store.folder(&name).map_or(true, |dir| files(&dir, 0).unwrap_or(true))
+    })
 }
 
 fn told(manifest: &Manifest, out: &mut StoreFacts) {
@@ -186,31 +213,57 @@ fn measure(dir: &Dir, at: &Path, reflinked: &BTreeSet<&str>, out: &mut StoreFact
     }
 }
 
-fn rollouts(store: &Dir, out: &mut StoreFacts) -> Vec<Found> {
+/// The rollouts of a store, and what is among them or in their place that cannot be looked into.
+fn rollouts(shared: &SharedHome, store: &Dir, out: &mut StoreFacts) -> Vec<Found> {
     let mut found = Scan::default();
     for folder in ROLLOUT_FOLDERS {
         match store.folder_if_there(folder) {
             Ok(Some(dir)) => scan(&dir, Path::new(folder), Want::All, &mut found),
             Ok(None) => {}
             // Sessions of an earlier system are behind a link, and never ours to remove.
-            Err(_) if store.stat(folder).is_ok_and(|s| s.is_some_and(|s| s.kind == Kind::Link)) => {}
+            Err(_) if store.stat(folder).is_ok_and(|s| s.is_some_and(|s| s.kind == Kind::Link)) => {
+                let (path, name) = (Path::new(folder).to_owned(), folder.into());
+                found.links.push(Unfollowed { dir: store.clone(), path, name });
+            }
             Err(e) => out.problems.push(format!("{folder}: {e}")),
         }
     }
     out.problems.extend(found.problems.into_iter().map(|(p, why)| format!("{}: {why}", p.display())));
+    out.problems.extend(found.strange.iter().map(|p| format!("{}: not a regular file", p.display())));
+    if !found.links.is_empty() {
+        let roots = roots(shared);
+        out.problems.extend(found.links.iter().filter_map(|link| hides(link, &roots)));
+    }
     found.found
 }
 
 fn closely(shared: &SharedHome, store: &Dir, out: &mut StoreFacts) {
-    let writers = WriterLocks::read(shared.dir.path());
-    for found in rollouts(store, out) {
-        let id = found.named.id.to_string();
-        if found.named.id.thread().and_then(|id| writers.holder(id)).is_some() && !out.written.contains(&id) {
-            out.written.push(id.clone());
+    let all = rollouts(shared, store, out);
+    // Those that the manifest knows too: sessions of an earlier system are elsewhere, and their agents use this store.
+    let known = out.threads.keys().filter_map(|id| ResumeId::parse(id).ok());
+    let ids: BTreeSet<ResumeId> = known.chain(all.iter().map(|f| f.named.id.clone())).collect();
+    match Writers::read(shared) {
+        Ok(writers) => {
+            for id in &ids {
+                match writers.of(id) {
+                    Ok(Writing::By(_)) => out.written.push(id.to_string()),
+                    Ok(Writing::No) => {}
+                    Err(e) => out.problems.push(e.to_string()),
+                }
+            }
         }
-        // What came along as somebody's base has its other name there.
-        if found.path.starts_with("archived_sessions") && is_single(&found) && !out.archived.contains(&id) {
-            out.archived.push(id.clone());
+        Err(e) if !ids.is_empty() => out.problems.push(format!("whether its threads are written is not known: {e}")),
+        Err(_) => {}
+    }
+    for found in all {
+        let id = found.named.id.to_string();
+        if found.path.starts_with(ARCHIVED) && found.kind == Kind::File && !out.archived.contains(&id) {
+            match found.stat() {
+                // One with another name is not lost with this one: what came along as a base, for one.
+                Ok(stat) if stat.is_some_and(|s| s.links > 1) => {}
+                Ok(_) => out.archived.push(id.clone()),
+                Err(e) => out.problems.push(format!("{}: {e}", found.path.display())),
+            }
         }
         out.threads.entry(id).or_default();
         if found.kind == Kind::File && found.named.form == Form::Plain {
@@ -220,38 +273,4 @@ fn closely(shared: &SharedHome, store: &Dir, out: &mut StoreFacts) {
             }
         }
     }
-}
-
-/// Which threads refer to which others, by reading heads: referring thread, and the one referred to.
-#[must_use]
-pub fn references(dir: &Dir, at: &Path, within: &[PathBuf]) -> Vec<(String, String)> {
-    let mut found = Scan::default();
-    scan(dir, at, Want::All, &mut found);
-    let mut out = Vec::new();
-    for file in found.found {
-        let Head::Carries(meta) = file.head(within) else { continue };
-        let by = file.named.id.to_string();
-        let base = meta.history_base.as_ref().map(|b| b.thread_id);
-        out.extend(base.into_iter().chain(meta.parent()).map(|to| (by.clone(), to.to_string())));
-    }
-    out
-}
-
-/// The threads that have files in a store which have no name elsewhere, and the segments among these files: others
-/// refer to a segment by its own id.
-#[must_use]
-pub fn only_here(store: &Dir) -> BTreeSet<String> {
-    let mut found = Scan::default();
-    for folder in ROLLOUT_FOLDERS {
-        if let Ok(dir) = store.folder(folder) {
-            scan(&dir, Path::new(folder), Want::All, &mut found);
-        }
-    }
-    let ids = |f: &Found| std::iter::once(f.named.id.to_string()).chain(f.named.segment.map(|s| s.to_string()));
-    found.found.iter().filter(|f| is_single(f)).flat_map(ids).collect()
-}
-
-/// Whether a file has no name elsewhere.
-fn is_single(found: &Found) -> bool {
-    found.kind == Kind::File && found.dir.stat(&found.name).is_ok_and(|s| s.is_some_and(|s| s.links <= 1))
 }

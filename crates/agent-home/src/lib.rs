@@ -33,8 +33,10 @@ pub mod sessions;
 pub mod shared;
 pub mod state;
 pub mod store;
+pub mod survey;
 pub mod task;
 pub mod watch;
+pub mod writers;
 
 pub use error::HomeError;
 pub use id::ResumeId;

@@ -57,7 +57,7 @@ pub enum Because {
     Pinned(Option<String>),
     /// A person named these threads.
     Named(Vec<String>),
-    /// These threads were archived and are only here.
+    /// A person or an agent archived these threads, which are only here.
     Archived(Vec<String>),
     /// A thread elsewhere refers to one that is only here: by, and to.
     Referenced(String, String),

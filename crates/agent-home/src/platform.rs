@@ -3,6 +3,10 @@
 //! Linux was run. Other Unix systems share its code except where said; on the rest (`other.rs`) everything goes by
 //! path, so that the promises about swapped directories do not hold there.
 
+use std::collections::BTreeSet;
+use std::io;
+use std::sync::OnceLock;
+
 #[cfg(unix)]
 mod unix;
 #[cfg(unix)]
@@ -71,4 +75,61 @@ pub enum Target {
     Replaced,
     /// It must be free.
     Free,
+}
+
+/// The system's locks at one moment.
+#[derive(Debug)]
+pub struct LockTable {
+    rows: io::Result<Vec<(u64, u64, u32)>>,
+    /// Asked for only when something is held: it means looking at the open files of every process.
+    openers: OnceLock<Vec<(u64, u64, u32)>>,
+}
+
+/// Reads the table of locks.
+#[must_use]
+pub fn flock_table() -> LockTable {
+    LockTable { rows: lock_rows(), openers: OnceLock::new() }
+}
+
+impl LockTable {
+    /// The processes that hold a lock on a file: those that live and have it open, each once. Where the system shows none
+    /// of them (another user's, another container's), the process that took the lock, which may be gone.
+    #[must_use]
+    pub fn holders(&self, file: &Stat) -> Vec<u32> {
+        let took: BTreeSet<u32> = self.rows.iter().flatten().filter_map(of(file)).collect();
+        if file.ino == 0 || took.is_empty() {
+            return vec![];
+        }
+        let living = self.living(file);
+        if living.is_empty() { took } else { living }.into_iter().collect()
+    }
+
+    /// Those that hold it beside one lock of this process. `None` where that one is not shown, so that others may not be
+    /// either.
+    #[must_use]
+    pub fn others(&self, file: &Stat) -> Option<Vec<u32>> {
+        let own = std::process::id();
+        let mut took: Vec<u32> = self.rows.iter().flatten().filter_map(of(file)).collect();
+        took.swap_remove(took.iter().position(|pid| *pid == own).filter(|_| file.ino != 0)?);
+        let mut living = self.living(file);
+        living.remove(&own);
+        // A lock that was taken by one who is gone, or whose files are not shown, still counts.
+        let took: BTreeSet<u32> = took.into_iter().collect();
+        Some(if living.is_empty() { took } else { living }.into_iter().collect())
+    }
+
+    fn living(&self, file: &Stat) -> BTreeSet<u32> {
+        self.openers.get_or_init(lock_openers).iter().filter_map(of(file)).collect()
+    }
+
+    /// Why nothing is known of locks, if that is so.
+    #[must_use]
+    pub fn unreadable(&self) -> Option<String> {
+        self.rows.as_ref().err().map(|e| format!("the system's table of locks cannot be read: {e}"))
+    }
+}
+
+fn of(file: &Stat) -> impl Fn(&(u64, u64, u32)) -> Option<u32> {
+    let file = (file.dev, file.ino);
+    move |(dev, ino, pid)| ((*dev, *ino) == file).then_some(*pid)
 }

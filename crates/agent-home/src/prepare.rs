@@ -4,7 +4,6 @@
 //! before databases are dropped, these are dropped before the link that made them stale is replaced, and every step that
 //! was done is found done by the next run.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use crate::dir::Dir;
@@ -23,8 +22,8 @@ use crate::reservation::{Hold, Reservation, lock_name};
 use crate::sessions::{self, Contents, Leads, Placed, Stands};
 use crate::shared::{SharedHome, WRITER_LOCKS};
 use crate::state;
-use crate::store::{Editing, Store};
-use crate::task::{TaskHome, TaskRecord};
+use crate::store::{Adopt, Editing, Store, adopt};
+use crate::task::{TaskHome, TaskRecord, checked};
 
 /// A home that is ready.
 #[derive(Debug)]
@@ -90,6 +89,11 @@ pub fn prepare(options: &Options, world: &World<'_>) -> Result<Prepared, HomeErr
     run.writer_locks()?;
     let reservation = match &options.key {
         Some(key) => {
+            if options.adopt == Adopt::Move
+                && let Some(from) = adopt(&shared, key, world.now, options.patience)?
+            {
+                run.report.migrated.push(format!("sessions moved from {from}"));
+            }
             let locks = shared.locks()?;
             let name = lock_name(&key.path());
             let held = Reservation::need(&locks, &name, Hold::Shared, options.patience, "the store")?;
@@ -114,16 +118,7 @@ pub fn prepare(options: &Options, world: &World<'_>) -> Result<Prepared, HomeErr
 }
 
 fn open_task(options: &Options, shared: &SharedHome, world: &World<'_>) -> Result<TaskHome, HomeError> {
-    let wanted = std::path::absolute(&options.task_home).attempt("resolve", &options.task_home)?;
-    let inside = |path: &Path| {
-        let real = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-        let home = std::fs::canonicalize(shared.dir.path()).unwrap_or_else(|_| shared.dir.path().to_owned());
-        ["sessions", "archived_sessions", "threadkeep", WRITER_LOCKS].iter().any(|n| real.starts_with(home.join(n)))
-            || home == real
-    };
-    if inside(&wanted) {
-        return Err(HomeError::Usage { what: format!("the task home is the shared home's own: {}", wanted.display()) });
-    }
+    let wanted = checked(&options.task_home, &shared.dir)?;
     TaskHome::make(&wanted, Arc::clone(&world.watch), options.patience)
 }
 
@@ -221,12 +216,9 @@ impl Run<'_> {
     }
 
     fn with_store(&mut self, key: &StoreKey, record: &mut TaskRecord) -> Result<(), HomeError> {
-        let (store, opened, editing) = Store::make(self.shared, key, self.world.now, self.options.adopt)?;
+        let (store, opened, editing) = Store::make(self.shared, key, self.world.now, Adopt::Leave)?;
         self.report.store = Some(store.dir.path().to_owned());
         self.report.repaired.extend(opened.repaired);
-        if let Some(from) = opened.adopted {
-            self.report.migrated.push(format!("sessions moved from {from}"));
-        }
         let own = self.need(&store, "sessions")?;
         let stands = sessions::look(&self.home, "sessions", self.shared, Some(&own))?;
         self.leave_unknown(&store, &stands, record)?;

@@ -13,13 +13,14 @@ use threadkeep_record::UtcMillis;
 
 use crate::dir::{Dir, absent};
 use crate::error::{Attempt as _, HomeError};
-use crate::inventory::{Look, StoreFacts, facts, namespaces, only_here, references, stores};
+use crate::inventory::{Look, StoreFacts, facts, namespaces, stores};
 use crate::key::StoreKey;
 use crate::plan::{Action, Because, Decision, Policy, last_use, plan, protection};
 use crate::platform::{Kind, Target, flock_table};
 use crate::reservation::{Hold, Reservation, lock_name};
-use crate::shared::{ROLLOUT_FOLDERS, STORES, SharedHome, TOMBSTONES};
+use crate::shared::{STORES, SharedHome, TOMBSTONES};
 use crate::store::{STAMP, Store, read_manifest};
+use crate::survey::{only_here, survey};
 
 /// Whether the plan is carried out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,8 +44,10 @@ pub struct Pruned {
     pub freed_bytes: u64,
     /// Namespaces of other profiles, which are not looked at.
     pub out_of_scope: Vec<String>,
-    /// Leftovers of earlier clean-ups that were deleted or could not be.
+    /// Leftovers of earlier clean-ups that were deleted.
     pub swept: Vec<String>,
+    /// What is left of removed stores because the system refused to delete it, with why.
+    pub left: Vec<String>,
 }
 
 /// Cleans up the stores of a profile.
@@ -69,6 +72,7 @@ pub fn prune(
         freed_bytes: 0,
         out_of_scope: namespaces(shared)?.into_iter().filter(|n| *n != namespace).collect(),
         swept: vec![],
+        left: vec![],
     };
     if carry == Carry::Out {
         return Ok(out);
@@ -76,12 +80,9 @@ pub fn prune(
     sweep(shared, &mut out)?;
     for i in 0..out.plan.len() {
         match (out.plan[i].action, &out.plan[i].because) {
-            (Action::Remove, _) => match bury(shared, &out.plan[i], now) {
-                Ok(Ok(freed)) => {
-                    out.removed += 1;
-                    out.freed_bytes += freed;
-                }
-                Ok(Err(because)) => {
+            (Action::Remove, _) => match bury(shared, &out.plan[i].clone(), now, &mut out) {
+                Ok(None) => {}
+                Ok(Some(because)) => {
                     out.plan[i].action = Action::Keep;
                     out.plan[i].because = because;
                 }
@@ -97,77 +98,80 @@ pub fn prune(
     Ok(out)
 }
 
-/// Notes which stores hold a thread that another thread elsewhere needs.
+/// Notes which stores hold a thread that is archived, or that another thread elsewhere needs or may need.
 fn refer(shared: &SharedHome, list: &mut [StoreFacts]) -> Result<(), HomeError> {
-    let within = shared.within();
-    let mut all: Vec<(Option<String>, String, String)> = Vec::new();
-    for folder in ROLLOUT_FOLDERS {
-        if let Some(dir) = shared.rollouts(folder)? {
-            all.extend(references(&dir, Path::new(folder), &within).into_iter().map(|(by, to)| (None, by, to)));
-        }
-    }
-    for namespace in namespaces(shared)? {
-        for other in stores(shared, &namespace, Look::List)? {
-            let Some(dir) = shared.part(&format!("{STORES}/{}", other.path))? else { continue };
-            for folder in ROLLOUT_FOLDERS {
-                if let Ok(dir) = dir.folder(folder) {
-                    let found = references(&dir, Path::new(folder), &within);
-                    all.extend(found.into_iter().map(|(by, to)| (Some(other.path.clone()), by, to)));
-                }
-            }
-        }
-    }
+    let survey = survey(shared);
+    let doubt = survey.doubt();
     // All of them: what these references keep may make a budget choose others.
     for facts in list.iter_mut() {
         let Some(dir) = shared.part(&format!("{STORES}/{}", facts.path))? else { continue };
-        let only: BTreeSet<String> = only_here(&dir);
-        facts.referenced = all
+        let only: BTreeSet<String> = only_here(&survey, &dir);
+        facts.referenced = survey
+            .references
             .iter()
-            .filter(|(place, _, to)| place.as_ref() != Some(&facts.path) && only.contains(to))
-            .map(|(_, by, to)| (by.clone(), to.clone()))
+            .filter(|r| r.store.as_ref() != Some(&facts.path) && only.contains(&r.to))
+            .map(|r| (r.by.clone(), r.to.clone()))
             .collect();
+        if !only.is_empty() {
+            facts.problems.extend(doubt.clone());
+        }
     }
     Ok(())
 }
 
-/// Removes one store, if it still is as it was planned on. Tells the bytes freed, or why it is kept.
-fn bury(shared: &SharedHome, decision: &Decision, now: UtcMillis) -> Result<Result<u64, Because>, HomeError> {
+/// Removes one store, if it still is as it was planned on, or tells why it is kept. Once the store has become a tombstone
+/// it is removed, whatever comes of deleting that.
+fn bury(
+    shared: &SharedHome,
+    decision: &Decision,
+    now: UtcMillis,
+    out: &mut Pruned,
+) -> Result<Option<Because>, HomeError> {
     let locks = shared.locks()?;
     let name = lock_name(&decision.store);
     let Some(alone) = Reservation::take(&locks, &name, Hold::Alone, Duration::ZERO)? else {
-        return Ok(Err(Because::Held(crate::reservation::holders(&locks, &name))));
+        return Ok(Some(Because::Held(crate::reservation::holders(&locks, &name))));
     };
     let path = format!("{STORES}/{}", decision.store);
-    let Some(dir) = shared.part(&path)? else { return Ok(Err(Because::Changed)) };
+    let Some(dir) = shared.part(&path)? else { return Ok(Some(Because::Changed)) };
     let mut again = facts(shared, &dir, decision.store.clone(), Look::Closely, &flock_table());
     // That is us.
     again.held_by.clear();
     if let Some(because) = protection(&again) {
-        return Ok(Err(because));
+        return Ok(Some(because));
     }
     if last_use(&again, now) != decision.idle_since {
-        return Ok(Err(Because::Changed));
+        return Ok(Some(Because::Changed));
     }
     let reflinked: BTreeSet<String> =
         read_manifest(&dir)?.map(|m| m.shares_blocks).unwrap_or_default().into_iter().collect();
     drop(dir);
     let (above, conversation) = decision.store.rsplit_once('/').unwrap_or(("", &decision.store));
-    let Some(agent) = shared.part(&format!("{STORES}/{above}"))? else { return Ok(Err(Because::Changed)) };
+    let Some(agent) = shared.part(&format!("{STORES}/{above}"))? else { return Ok(Some(Because::Changed)) };
     let graves = shared.dir.made(TOMBSTONES).attempt("make folder", shared.dir.shown(TOMBSTONES))?;
     let grave = dig(&agent, conversation, &graves, name.trim_end_matches(".lock"), now)?;
-    agent.sync().attempt("sync", agent.path())?;
-    graves.sync().attempt("sync", graves.path())?;
+    out.removed += 1;
+    // From here on nothing brings the store back; what fails is told, and the next clean-up sweeps.
+    if let Err(e) = agent.sync().and_then(|()| graves.sync()) {
+        out.left.push(format!("cannot sync {}: {e}", graves.path().display()));
+    }
     // A folder of an agent that holds nothing goes too; a store that is made in it right now makes it again.
     if let Some((namespace, agent)) = above.rsplit_once('/')
-        && let Some(namespace) = shared.part(&format!("{STORES}/{namespace}"))?
+        && let Ok(Some(namespace)) = shared.part(&format!("{STORES}/{namespace}"))
     {
         let _ = namespace.remove_folder(agent);
     }
-    alone.retire(&locks)?;
-    let mut freed = 0;
-    delete(&graves, OsStr::new(&grave), Path::new(""), &reflinked, &mut freed)
-        .attempt("delete", graves.shown(&grave))?;
-    Ok(Ok(freed))
+    if let Err(e) = alone.retire(&locks) {
+        out.left.push(e.to_string());
+    }
+    if let Err(e) = delete(&graves, OsStr::new(&grave), Path::new(""), &reflinked, &mut out.freed_bytes) {
+        out.left.push(undeleted(&graves, &grave, &e));
+    }
+    Ok(None)
+}
+
+fn undeleted(graves: &Dir, grave: &str, e: &io::Error) -> String {
+    format!("cannot delete {}, the next clean-up tries again: {e}", graves.shown(grave).display())
 }
 
 fn dig(agent: &Dir, conversation: &str, graves: &Dir, stem: &str, now: UtcMillis) -> Result<String, HomeError> {
@@ -221,7 +225,7 @@ fn sweep(shared: &SharedHome, out: &mut Pruned) -> Result<(), HomeError> {
         match delete(&graves, &grave, Path::new(""), &reflinked, &mut out.freed_bytes) {
             Ok(()) => out.swept.push(shown),
             // Another clean-up may be at it; the next one looks again.
-            Err(e) => out.swept.push(format!("{shown}: {e}")),
+            Err(e) => out.left.push(undeleted(&graves, &shown, &e)),
         }
     }
     Ok(())

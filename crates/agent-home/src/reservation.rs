@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use crate::dir::Dir;
 use crate::error::{Attempt as _, HomeError};
 use crate::key::digest;
-use crate::platform;
+use crate::platform::{self, LockTable};
 
 /// A held lock. It is free when this and every process that inherited it are gone.
 #[derive(Debug)]
@@ -99,7 +99,7 @@ impl Reservation {
     }
 }
 
-/// The processes that took a lock, as far as the system tells. Takes and tries no lock.
+/// The living processes that hold a lock, as far as the system tells. Takes and tries no lock.
 #[must_use]
 pub fn holders(folder: &Dir, name: &str) -> Vec<u32> {
     holders_in(folder, name, &platform::flock_table())
@@ -107,7 +107,13 @@ pub fn holders(folder: &Dir, name: &str) -> Vec<u32> {
 
 /// The same from a table that was read before.
 #[must_use]
-pub fn holders_in(folder: &Dir, name: &str, table: &[(u64, u64, u32)]) -> Vec<u32> {
+pub fn holders_in(folder: &Dir, name: &str, table: &LockTable) -> Vec<u32> {
     let Ok(Some(stat)) = folder.stat(name) else { return vec![] };
-    table.iter().filter(|(dev, ino, _)| (*dev, *ino) == (stat.dev, stat.ino)).map(|(_, _, pid)| *pid).collect()
+    table.holders(&stat)
+}
+
+/// Who holds a lock beside this process, which holds it once. `None` where that cannot be known.
+#[must_use]
+pub fn others(folder: &Dir, name: &str) -> Option<Vec<u32>> {
+    platform::flock_table().others(&folder.stat(name).ok()??)
 }

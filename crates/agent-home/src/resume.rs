@@ -3,8 +3,6 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use threadkeep_rollout::locks::WriterLocks;
-
 use crate::bring::{Lost, Rules, Source, bring, source};
 use crate::dir::Dir;
 use crate::error::{Attempt as _, HomeError};
@@ -19,6 +17,7 @@ use crate::reservation::{Hold, Reservation, lock_name};
 use crate::sessions::{self, Leads, Stands};
 use crate::shared::{MULTICA, STORES, SharedHome};
 use crate::store::{Editing, Store};
+use crate::writers::{Writers, Writing, refuse_written};
 
 impl Run<'_> {
     /// Looks for the thread in the store, where the home's `sessions` led before, in other stores and in the shared home,
@@ -125,16 +124,17 @@ impl Run<'_> {
     /// Why a file of a thread in the store may not be replaced now: a Codex writes it, or another task holds the store
     /// and may have it open.
     fn busy(&self, store: &Store, id: &ResumeId) -> Option<String> {
-        let writers = WriterLocks::read(self.shared.dir.path());
-        if let Some(holder) = id.thread().and_then(|id| writers.holder(id)) {
-            return Some(format!("it is being written by {holder}"));
+        match Writers::read(self.shared).and_then(|writers| writers.of(id)) {
+            Ok(Writing::No) => {}
+            Ok(Writing::By(by)) => {
+                let by: Vec<String> = by.iter().map(ToString::to_string).collect();
+                return Some(format!("it is being written by process {}", by.join(", ")));
+            }
+            Err(e) => return Some(format!("whether it is being written is not known: {e}")),
         }
         let Ok(locks) = self.shared.locks() else { return Some("it is not known who is at it".into()) };
-        let mut others = crate::reservation::holders(&locks, &lock_name(&store.key.path()));
-        // This preparation is one of them; where it is not seen, neither are others.
-        match others.iter().position(|pid| *pid == std::process::id()) {
-            Some(own) => others.remove(own),
-            None => return Some("it is not known who is at it".into()),
+        let Some(others) = crate::reservation::others(&locks, &lock_name(&store.key.path())) else {
+            return Some("it is not known who is at it".into());
         };
         let list: Vec<String> = others.iter().map(ToString::to_string).collect();
         (!list.is_empty()).then(|| format!("its store is in use by process {}", list.join(", ")))
@@ -250,6 +250,14 @@ impl Run<'_> {
         match Reservation::take(&locks, &lock_name(&quick.path()), Hold::Alone, Duration::ZERO)? {
             Some(alone) => {
                 if let Some(from) = Store::open(self.shared, quick)? {
+                    match refuse_written(self.shared, &from) {
+                        Ok(()) => {}
+                        Err(e @ (HomeError::Held { .. } | HomeError::Refused { .. })) => {
+                            self.report.notes.push(format!("the store of {} was left as it is: {e}", quick.shown()));
+                            return Ok(());
+                        }
+                        Err(e) => return Err(e),
+                    }
                     let moved = crate::rekey::merge_stores(&from, store, editing, self.world.now)?;
                     self.report.migrated.extend(moved);
                     alone.retire(&locks)?;

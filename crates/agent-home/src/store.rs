@@ -19,18 +19,20 @@ use threadkeep_record::UtcMillis;
 
 use crate::dir::Dir;
 use crate::error::{Attempt as _, HomeError};
+use crate::find::{Scan, Want, scan};
 use crate::key::StoreKey;
 use crate::manifest::{FORMAT, Manifest};
 use crate::platform::{Kind, Target};
-use crate::reservation::{Hold, Reservation};
+use crate::reservation::{Hold, Reservation, lock_name};
 use crate::shared::{MULTICA, STORES, SharedHome};
+use crate::writers::Writers;
 
 /// The manifest.
 pub const MANIFEST: &str = "store.json";
 /// The stamp.
 pub const STAMP: &str = "last-used";
 /// Held while the store is changed.
-const EDIT_LOCK: &str = ".edit.lock";
+pub(crate) const EDIT_LOCK: &str = ".edit.lock";
 const MAX_MANIFEST: u64 = 64 << 20;
 const EDIT_PATIENCE: Duration = Duration::from_secs(20);
 
@@ -229,6 +231,28 @@ impl Store {
         let path = self.dir.shown(STAMP);
         self.dir.put(STAMP, format!("{now}\n").as_bytes(), 0o600).attempt("write", path)
     }
+}
+
+/// Moves the sessions of an earlier system's store into the store of a key, while nobody else is at either: an agent that
+/// runs there would lose its history from under itself. Tells from where they were moved; `None` where there are none.
+pub fn adopt(
+    shared: &SharedHome,
+    key: &StoreKey,
+    now: UtcMillis,
+    patience: Duration,
+) -> Result<Option<String>, HomeError> {
+    let Some(old) = shared.multica_store(key)? else { return Ok(None) };
+    let locks = shared.locks()?;
+    let alone = Reservation::need(&locks, &lock_name(&key.path()), Hold::Alone, patience, "the store")?;
+    let mut found = Scan::default();
+    scan(&old, Path::new(""), Want::All, &mut found);
+    if let Some((path, why)) = found.problems.into_iter().next() {
+        return Err(HomeError::Refused { why: format!("cannot be looked into ({why})"), path: old.shown(path) });
+    }
+    Writers::read(shared)?.refuse(found.found.iter().map(|f| &f.named.id))?;
+    let (_, opened, _) = Store::make(shared, key, now, Adopt::Move)?;
+    drop(alone);
+    Ok(opened.adopted)
 }
 
 /// The right to change a store.

@@ -103,6 +103,39 @@ impl TaskHome {
     }
 }
 
+/// Refuses a path that no task may have for a home: the shared home, what is inside it, and what it is inside of (`/` at
+/// last). A task home may be deleted by whoever had it prepared, and nothing may be made in the shared home. Tells the
+/// path, made absolute.
+pub fn checked(task_home: &Path, shared: &Dir) -> Result<PathBuf, HomeError> {
+    let wanted = std::path::absolute(task_home).attempt("resolve", task_home)?;
+    let refuse = |what: &str| Err(HomeError::Usage { what: format!("the task home {what}: {}", wanted.display()) });
+    let Some(real) = resolved(&wanted) else { return refuse("cannot be told from its path, which has .. in it") };
+    let home = std::fs::canonicalize(shared.path()).attempt("resolve", shared.path())?;
+    if real.parent().is_none() {
+        return refuse("is the root of the file system");
+    }
+    if real.starts_with(&home) {
+        return refuse("is the shared home or inside it");
+    }
+    if home.starts_with(&real) {
+        return refuse("has the shared home inside it");
+    }
+    Ok(wanted)
+}
+
+/// A path whose end may not be there yet, resolved as far as it is. `None` where what is not there holds a `..`.
+fn resolved(path: &Path) -> Option<PathBuf> {
+    let mut there = path;
+    loop {
+        if let Ok(real) = std::fs::canonicalize(there) {
+            let rest = path.strip_prefix(there).ok()?;
+            let plain = rest.components().all(|c| matches!(c, std::path::Component::Normal(_)));
+            return plain.then(|| real.join(rest));
+        }
+        there = there.parent()?;
+    }
+}
+
 /// What is remembered of a task home.
 pub fn read_record(dir: &Dir) -> Result<Option<TaskRecord>, HomeError> {
     let path = dir.shown(RECORD);

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use threadkeep_local::LocalStore;
+use threadkeep_local::{IndexPlace, LocalStore};
 use threadkeep_record::UtcMillis;
 use threadkeep_rollout::Home;
 use threadkeep_store::{Direction, Include, ListQuery, SortKey};
@@ -14,7 +14,7 @@ use crate::time_arg;
 /// Find, read and keep the threads of coding agents.
 ///
 /// Works on the homes that Codex writes (~/.codex), of any version, healthy or damaged, beside a running Codex. Reading
-/// commands take no lock and write nothing.
+/// commands take no lock of Codex's and write nothing but their own index.
 #[derive(Debug, Parser)]
 #[command(
     name = "threadkeep",
@@ -44,6 +44,12 @@ pub struct Global {
     /// Folder of Codex's databases, where it is not the home
     #[arg(long, global = true, value_name = "DIR")]
     pub sqlite_home: Option<PathBuf>,
+    /// Folder of the indexes, where they are not to be in the homes
+    #[arg(long, global = true, value_name = "DIR", env = "THREADKEEP_INDEX_DIR")]
+    pub index_dir: Option<PathBuf>,
+    /// Neither use nor write an index
+    #[arg(long, global = true, env = "THREADKEEP_NO_INDEX", value_parser = clap::builder::FalseyValueParser::new())]
+    pub no_index: bool,
 }
 
 #[derive(Debug, Subcommand)]
@@ -54,18 +60,31 @@ pub enum Command {
     Search(SearchArgs),
     /// Read a conversation
     Show(ShowArgs),
+    /// Tell where a thread is, what each source says of it, what hides it and what is damaged
+    Why(WhyArgs),
+    /// Tell what a home holds: bytes by kind of record, repeated content, the largest threads, damage
+    Stats,
     /// Tell what to run to continue a thread
     Resume(ResumeArgs),
     /// Give a thread a name, or take it away
     Rename(RenameArgs),
     /// Make a thread with the history of another
     Fork(ForkArgs),
+    /// Build the index anew from the files, and tell what changed; nothing ever needs it
+    Reindex(ReindexArgs),
     /// Homes of agent tasks: prepare, run, resume, clean up
     Home(crate::cmd::home::args::HomeArgs),
     /// Print completions for a shell
     Completions(CompletionsArgs),
     /// Print the man page
     Man,
+}
+
+#[derive(Debug, Args)]
+pub struct ReindexArgs {
+    /// Only tell what would change
+    #[arg(long)]
+    pub dry_run: bool,
 }
 
 #[derive(Debug, Args)]
@@ -131,6 +150,12 @@ pub struct FilterArgs {
     /// Only archived threads
     #[arg(long)]
     pub archived: bool,
+    /// Only threads on this git branch
+    #[arg(long, value_name = "NAME")]
+    pub branch: Option<String>,
+    /// Only threads that changed this file: an absolute path, or the end of one (src/main.rs)
+    #[arg(long, value_name = "PATH")]
+    pub file: Option<PathBuf>,
     /// Only threads whose name or preview holds this text
     #[arg(long = "match", value_name = "TEXT")]
     pub matching: Option<String>,
@@ -225,6 +250,16 @@ pub struct ShowArgs {
 }
 
 #[derive(Debug, Args)]
+pub struct WhyArgs {
+    /// Id, unique prefix of an id, name, or path of a rollout
+    #[arg(value_name = "ID|NAME|PREFIX|PATH")]
+    pub thread: String,
+    /// Damaged places to tell one by one; all are counted
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = page_size)]
+    pub limit: usize,
+}
+
+#[derive(Debug, Args)]
 pub struct ResumeArgs {
     /// Id, unique prefix of an id, name, or path of a rollout
     #[arg(value_name = "ID")]
@@ -295,6 +330,17 @@ impl Global {
     pub fn store(&self) -> Result<LocalStore, Failure> {
         Ok(LocalStore::new(self.homes()?, self.sqlite_home.clone()))
     }
+
+    /// The same with the indexes of the homes.
+    pub fn indexed_store(&self) -> Result<LocalStore, Failure> {
+        let store = self.store()?;
+        Ok(if self.no_index { store } else { store.with_index(self.index_place()) })
+    }
+
+    /// Where the indexes are.
+    pub fn index_place(&self) -> IndexPlace {
+        self.index_dir.clone().map_or(IndexPlace::Home, IndexPlace::Dir)
+    }
 }
 
 /// A page has at least one row.
@@ -338,6 +384,8 @@ impl FilterArgs {
             until: self.until,
             named: self.named,
             matching: self.matching.clone(),
+            branch: self.branch.clone(),
+            file: self.file.as_ref().map(|p| p.to_string_lossy().into_owned()),
             ..ListQuery::default()
         }
     }

@@ -5,14 +5,63 @@ pub mod fork;
 pub mod generate;
 pub mod home;
 pub mod list;
+pub mod reindex;
 pub mod rename;
 pub mod resume;
 pub mod search;
 pub mod show;
+pub mod stats;
+pub mod why;
 
+use std::time::{Duration, Instant};
+
+use threadkeep_local::catalog::Catalog;
+use threadkeep_local::fill::{Begin, Until, Whole, fill, fill_text};
 use threadkeep_record::UtcMillis;
 
+use crate::fail::Failure;
 use crate::human::shell_word;
+use crate::out::Out;
+use crate::progress::Progress;
+
+/// How much more is done of the index behind an answer.
+#[derive(Debug, Clone, Copy)]
+pub enum Behind<'t> {
+    /// What lists need.
+    List(Whole<'t>),
+    /// That, and what searches need, for as long as the search took; `None` where all of that is known.
+    Search(Option<Duration>),
+}
+
+/// How long a command goes on with the index when its answer is written.
+const BEHIND: Duration = Duration::from_secs(2);
+
+/// The least and the most time that a search goes on with what searches need.
+const LEAST: Duration = Duration::from_millis(100);
+const MOST: Duration = Duration::from_secs(5);
+
+/// Brings the indexes up to what was just seen, behind the answer: whoever reads that through a pipe has all of it.
+pub fn index_behind(catalogs: &[Catalog], what: Behind<'_>, out: &mut Out) -> Result<(), Failure> {
+    out.close()?;
+    let until = Until::Then(Instant::now() + BEHIND);
+    let _progress = Progress::start("indexing");
+    for catalog in catalogs {
+        // Whatever keeps the index from being written costs time, never an answer; `reindex` says why.
+        match what {
+            Behind::List(whole) => drop(fill(catalog, Begin::IfWorth, whole, until)),
+            Behind::Search(took) => {
+                let known = fill(catalog, Begin::IfWorth, Whole::These(&[]), until);
+                if let (Ok(known), Some(took)) = (known, took)
+                    && known.finished
+                {
+                    let until = Until::Then(Instant::now() + took.clamp(LEAST, MOST));
+                    let _ = fill_text(catalog, Begin::IfWorth, until);
+                }
+            }
+        }
+    }
+    Ok(())
+}
 
 /// The clock of this run.
 pub fn now() -> UtcMillis {

@@ -92,6 +92,24 @@ pub fn size(bytes: u64) -> String {
     format!("{value:.0} PB")
 }
 
+/// A number with its digits in groups of three.
+pub fn count(n: u64) -> String {
+    let digits = n.to_string();
+    let mut out = String::with_capacity(digits.len() * 4 / 3);
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+/// A number of things, in words.
+pub fn many(n: u64, one: &str, several: &str) -> String {
+    format!("{} {}", count(n), if n == 1 { one } else { several })
+}
+
 /// How long ago, in one unit.
 pub fn age(then: UtcMillis, now: UtcMillis) -> String {
     let s = (now.0 - then.0) / 1000;
@@ -177,6 +195,7 @@ mod tests {
             (size(0), size(1499), size(54_000), size(1_200_000_000)),
             ("0 B".into(), "1.5 KB".into(), "54 KB".into(), "1.2 GB".into())
         );
+        assert_eq!([0, 999, 1000, 1_234_567].map(count), ["0", "999", "1,000", "1,234,567"]);
         assert_eq!(shell_word("it's"), "'it'\\''s'");
     }
 }

@@ -19,7 +19,7 @@ use crate::out::Out;
 fn main() -> ExitCode {
     threadkeep_rollout::par::use_this_thread();
     let words: Vec<std::ffi::OsString> = std::env::args_os().collect();
-    let cli = match Cli::try_parse_from(&words) {
+    let mut cli = match Cli::try_parse_from(&words) {
         Ok(cli) => cli,
         Err(e) => {
             let json = words.iter().any(|w| w == "--json" || w == "--jsonl");
@@ -42,14 +42,17 @@ fn main() -> ExitCode {
         }
     };
     let mut out = Out::stdout(cli.global.json());
-    let done = match &cli.command {
+    let done = match &mut cli.command {
         Command::List(a) => cmd::list::run(&cli.global, a, &mut out),
         Command::Search(a) => cmd::search::run(&cli.global, a, &mut out),
         Command::Show(a) => cmd::show::run(&cli.global, a, &mut out),
+        Command::Why(a) => cmd::why::run(&cli.global, a, &mut out),
+        Command::Stats => cmd::stats::run(&cli.global, &mut out),
         Command::Resume(a) => cmd::resume::run(&cli.global, a, &mut out),
         Command::Rename(a) => cmd::rename::run(&cli.global, a, &mut out),
         Command::Fork(a) => cmd::fork::run(&cli.global, a, &mut out),
-        Command::Home(a) => cmd::home::run(a, &mut out),
+        Command::Reindex(a) => cmd::reindex::run(&cli.global, a, &mut out),
+        Command::Home(a) => cmd::home::run(&cli.global, a, &mut out),
         Command::Completions(a) => cmd::generate::completions(a, &mut out),
         Command::Man => cmd::generate::man(&mut out),
     };

@@ -56,6 +56,17 @@ impl Out {
         self.inner.flush()
     }
 
+    /// Writes everything out, and lets whoever reads it through a pipe see its end while this process goes on.
+    pub fn close(&mut self) -> io::Result<()> {
+        self.inner.flush()?;
+        #[cfg(unix)]
+        if !self.terminal {
+            let nowhere = std::fs::File::options().write(true).open("/dev/null")?;
+            rustix::stdio::dup2_stdout(&nowhere)?;
+        }
+        Ok(())
+    }
+
     pub fn finish(&mut self) -> Result<(), crate::fail::Failure> {
         Ok(self.inner.flush()?)
     }

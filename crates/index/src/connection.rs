@@ -65,6 +65,9 @@ pub(crate) fn trust(connection: &Connection, journal: Journal) -> rusqlite::Resu
         },
     )?;
     set(connection, "journal_size_limit", "4194304")?;
+    // Each writing back of the log is synced twice; while a home is read for the first time, that was most of the time.
+    set(connection, "wal_autocheckpoint", "8192")?;
+    set(connection, "cache_size", "-16384")?;
     set(connection, "temp_store", "MEMORY")?;
     connection.set_prepared_statement_cache_capacity(64);
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false).map(drop)

@@ -120,7 +120,7 @@ impl Database {
         let mark = Mark::read(connection).map_err(stop("reading its version"))?;
         match mark.step() {
             Step::Use => {}
-            Step::Create | Step::Rebuild => {
+            Step::Create | Step::Rebuild | Step::Extend => {
                 if guard.is_none() {
                     guard = Some(lock(path, budget)?);
                 }
@@ -170,8 +170,10 @@ fn identity(path: &Path) -> Result<Option<Identity>, Stop> {
 fn make(connection: &mut Connection, budget: Budget) -> rusqlite::Result<()> {
     budget.apply(connection)?;
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    match Mark::read(&transaction)?.step() {
+    let mark = Mark::read(&transaction)?;
+    match mark.step() {
         Step::Create | Step::Rebuild => schema::make(&transaction)?,
+        Step::Extend => schema::extend(&transaction, mark.version)?,
         Step::Use | Step::LeaveNewer | Step::LeaveForeign => {}
     }
     budget.apply(&transaction)?;

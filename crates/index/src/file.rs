@@ -15,21 +15,37 @@ use crate::schema::{APPLICATION_ID, SchemaVersion};
 /// The folder of the index in a home.
 const FOLDER: &str = "threadkeep";
 
+/// Its name there.
+const NAME: &str = "index.sqlite";
+
 /// Finds the file and makes its folder. Links are followed to the home and to a folder that the caller names, not below.
 pub(crate) fn locate(home: &Path, place: &IndexPlace) -> Result<PathBuf, WhyMemory> {
     let (folder, name) = match place {
         IndexPlace::Memory => return Err(WhyMemory::Asked),
-        IndexPlace::Home => (home_folder(home)?, "index.sqlite".to_owned()),
+        IndexPlace::Home => (home_folder(home)?, NAME.to_owned()),
         IndexPlace::Dir(folder) => {
             let unusable = |e: io::Error| WhyMemory::Folder { folder: folder.clone(), problem: e.to_string() };
             RealDisk.create_dir_all(folder).map_err(unusable)?;
-            // The name is only a key: a home that is moved gets a new file, and learns again.
-            let real = std::fs::canonicalize(home).unwrap_or_else(|_| home.to_owned());
-            let name = format!("index-{:016x}.sqlite", fnv1a(real.as_os_str().as_encoded_bytes()));
-            (std::fs::canonicalize(folder).map_err(unusable)?, name)
+            (std::fs::canonicalize(folder).map_err(unusable)?, name_in_folder(home))
         }
     };
     Ok(folder.join(name))
+}
+
+/// Whether there is anything at the file's path. Nothing is made.
+pub(crate) fn is_there(home: &Path, place: &IndexPlace) -> bool {
+    let path = match place {
+        IndexPlace::Memory => return false,
+        IndexPlace::Home => home.join(FOLDER).join(NAME),
+        IndexPlace::Dir(folder) => folder.join(name_in_folder(home)),
+    };
+    std::fs::symlink_metadata(path).is_ok()
+}
+
+/// In a folder that serves several homes. The name is only a key: a home that is moved gets a new file, and learns again.
+fn name_in_folder(home: &Path) -> String {
+    let real = std::fs::canonicalize(home).unwrap_or_else(|_| home.to_owned());
+    format!("index-{:016x}.sqlite", fnv1a(real.as_os_str().as_encoded_bytes()))
 }
 
 fn home_folder(home: &Path) -> Result<PathBuf, WhyMemory> {

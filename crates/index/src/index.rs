@@ -6,10 +6,12 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 use threadkeep_rollout::Home;
+use threadkeep_rollout::seam::{Disk as _, RealDisk};
 
 use crate::connection::Budget;
 use crate::database::Database;
 use crate::error::{Failure, IndexError, failure};
+use crate::file;
 use crate::paths::Paths;
 use crate::place::{IndexPlace, Placed, WhyMemory};
 
@@ -58,6 +60,32 @@ impl Index {
         })
     }
 
+    /// Whether a home has an index at a place, usable or not. Nothing is made or opened.
+    #[must_use]
+    pub fn is_there(home: &Home, place: &IndexPlace) -> bool {
+        file::is_there(home.path(), place)
+    }
+
+    /// Gives the file of a damaged index another name, with what SQLite keeps beside it, so that a new one can be begun.
+    /// Returns the new name.
+    ///
+    /// # Errors
+    ///
+    /// What the system says; then some of the files may have their new names.
+    pub fn set_aside(path: &std::path::Path) -> std::io::Result<PathBuf> {
+        let aside =
+            (1..).map(|n| file::beside(path, &format!(".damaged-{n}"))).find(|p| std::fs::symlink_metadata(p).is_err());
+        let aside = aside.unwrap_or_else(|| file::beside(path, ".damaged"));
+        RealDisk.rename(path, &aside)?;
+        for suffix in ["-wal", "-shm", "-journal"] {
+            match RealDisk.rename(&file::beside(path, suffix), &file::beside(&aside, suffix)) {
+                Err(e) if e.kind() != std::io::ErrorKind::NotFound => return Err(e),
+                Ok(()) | Err(_) => {}
+            }
+        }
+        Ok(aside)
+    }
+
     /// Where it is, and if in memory, why. May change when its file is removed, replaced or found to be damaged.
     #[must_use]
     pub fn place(&self) -> Placed {
@@ -98,7 +126,7 @@ impl Index {
         })
     }
 
-    fn with<T>(
+    pub(crate) fn with<T>(
         &self,
         action: &'static str,
         run: impl FnOnce(&mut Connection, Budget) -> rusqlite::Result<T>,

@@ -9,11 +9,15 @@ mod database;
 pub mod edges;
 pub mod error;
 mod file;
+mod folders;
 mod index;
+pub mod listed;
 mod paths;
 pub mod place;
 mod platform;
 pub mod schema;
+pub mod text;
+pub mod texts;
 mod threads;
 
 pub use edges::{EdgeStatus, SpawnEdge};

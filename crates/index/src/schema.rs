@@ -10,7 +10,7 @@ pub struct SchemaVersion(pub i32);
 
 impl SchemaVersion {
     /// What this release writes.
-    pub const CURRENT: Self = Self(1);
+    pub const CURRENT: Self = Self(2);
 }
 
 impl fmt::Display for SchemaVersion {
@@ -44,7 +44,9 @@ pub(crate) enum Step {
     Create,
     /// It is used as it is.
     Use,
-    /// An older release of ours made it: it is emptied and made anew, since all of it comes back.
+    /// An older release of ours made it: the tables that came since are added. What was decided stays.
+    Extend,
+    /// It is ours and of no version that ever was: it is emptied and made anew.
     Rebuild,
     /// A newer release made it: it is left alone.
     LeaveNewer,
@@ -58,6 +60,7 @@ impl Mark {
         match (self.application_id, self.contents, self.version) {
             (APPLICATION_ID, _, v) if v > SchemaVersion::CURRENT => Step::LeaveNewer,
             (APPLICATION_ID, Contents::Tables, SchemaVersion::CURRENT) => Step::Use,
+            (APPLICATION_ID, Contents::Tables, SchemaVersion(1)) => Step::Extend,
             (APPLICATION_ID, _, _) => Step::Rebuild,
             (0, Contents::Nothing, SchemaVersion(0)) => Step::Create,
             (_, _, _) => Step::LeaveForeign,
@@ -77,17 +80,56 @@ impl Mark {
     }
 }
 
-/// Every object of the current version, by name. Ids are their 16 bytes, times milliseconds, structured values JSON
-/// text, paths relative to the home where they are in it. `*_decided` is 1 where a person's or program's patch named
-/// the column, so that nothing observed overwrites it (`thread-store.md` 6.8).
-const OBJECTS: [(&str, &str); 3] = [
+/// Every object of the current version, by name, with the version that brought it. Ids are their 16 bytes, times
+/// milliseconds, structured values JSON text, paths relative to the home where they are in it. `*_decided` is 1 where a
+/// person's or program's patch named the column, so that nothing observed overwrites it (`thread-store.md` 6.8).
+/// `docs/FORMAT.md` says what each table holds.
+const OBJECTS: [(i32, &str, &str); 17] = [
     (
+        2,
+        "depends",
+        "CREATE TABLE depends (row INTEGER NOT NULL, on_thread BLOB NOT NULL, PRIMARY KEY (on_thread, row)) STRICT, WITHOUT ROWID",
+    ),
+    (2, "depends_by_row", "CREATE INDEX depends_by_row ON depends (row)"),
+    (2, "facets", "CREATE TABLE facets (id INTEGER PRIMARY KEY, facet TEXT NOT NULL UNIQUE) STRICT"),
+    (
+        2,
+        "folders",
+        "CREATE TABLE folders (path BLOB NOT NULL PRIMARY KEY, dev INTEGER NOT NULL, ino INTEGER NOT NULL, \
+         mtime_ns INTEGER NOT NULL, ctime_ns INTEGER NOT NULL, files BLOB NOT NULL, folders BLOB NOT NULL) STRICT",
+    ),
+    (
+        2,
+        "listed",
+        "CREATE TABLE listed (thread BLOB NOT NULL PRIMARY KEY, print INTEGER NOT NULL, depth INTEGER NOT NULL, \
+         row INTEGER NOT NULL, facet INTEGER NOT NULL, updated_at INTEGER NOT NULL, created_at INTEGER NOT NULL, \
+         recency_at INTEGER NOT NULL, mtime INTEGER NOT NULL, parent BLOB) STRICT, WITHOUT ROWID",
+    ),
+    (2, "marks", "CREATE TABLE marks (mark TEXT NOT NULL PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID"),
+    (2, "rows", "CREATE TABLE rows (row INTEGER PRIMARY KEY, thread TEXT NOT NULL) STRICT"),
+    (
+        1,
         "spawn_edges",
         "CREATE TABLE spawn_edges (child BLOB NOT NULL PRIMARY KEY, parent BLOB NOT NULL, status TEXT NOT NULL CHECK (status IN ('open', 'closed'))) STRICT, \
          WITHOUT ROWID",
     ),
-    ("spawn_edges_by_parent", "CREATE INDEX spawn_edges_by_parent ON spawn_edges (parent, status, child)"),
+    (1, "spawn_edges_by_parent", "CREATE INDEX spawn_edges_by_parent ON spawn_edges (parent, status, child)"),
+    (2, "text_blocks", "CREATE TABLE text_blocks (block INTEGER PRIMARY KEY, bytes BLOB NOT NULL) STRICT"),
     (
+        2,
+        "text_files",
+        "CREATE TABLE text_files (owner INTEGER PRIMARY KEY, print INTEGER NOT NULL, dev INTEGER NOT NULL, \
+         ino INTEGER NOT NULL, read_to INTEGER NOT NULL, tail INTEGER NOT NULL) STRICT",
+    ),
+    (2, "text_files_by_ino", "CREATE INDEX text_files_by_ino ON text_files (ino)"),
+    (
+        2,
+        "text_segments",
+        "CREATE TABLE text_segments (segment INTEGER PRIMARY KEY, units INTEGER NOT NULL, bytes INTEGER NOT NULL) STRICT",
+    ),
+    (2, "texts", "CREATE TABLE texts (row INTEGER PRIMARY KEY, preview TEXT, cut INTEGER NOT NULL) STRICT"),
+    (
+        1,
         "threads",
         "CREATE TABLE threads (id BLOB NOT NULL PRIMARY KEY, name TEXT, name_decided INTEGER NOT NULL DEFAULT 0, \
          reasoning_effort TEXT, thread_source TEXT, agent_nickname TEXT, agent_role TEXT, agent_path TEXT, \
@@ -96,6 +138,12 @@ const OBJECTS: [(&str, &str); 3] = [
          token_usage TEXT, first_user_message TEXT, memory_mode TEXT, memory_mode_decided INTEGER NOT NULL DEFAULT 0, \
          git_sha TEXT, git_branch TEXT, git_origin_url TEXT, recency_at INTEGER) STRICT",
     ),
+    (
+        2,
+        "touched",
+        "CREATE TABLE touched (row INTEGER NOT NULL, path TEXT NOT NULL, PRIMARY KEY (path, row)) STRICT, WITHOUT ROWID",
+    ),
+    (2, "touched_by_row", "CREATE INDEX touched_by_row ON touched (row)"),
 ];
 
 /// Makes the tables of the current version in an empty database, or in place of those of an older one.
@@ -107,10 +155,20 @@ pub(crate) fn make(transaction: &Transaction<'_>) -> rusqlite::Result<()> {
     for (kind, name) in old {
         transaction.execute_batch(&format!("DROP {kind} \"{}\"", name.replace('"', "\"\"")))?;
     }
-    for (_, sql) in OBJECTS {
+    for (_, _, sql) in OBJECTS {
         transaction.execute_batch(sql)?;
     }
     transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
+    transaction.pragma_update(None, "user_version", SchemaVersion::CURRENT.0)
+}
+
+/// Adds the tables that came after `version`.
+pub(crate) fn extend(transaction: &Transaction<'_>, version: SchemaVersion) -> rusqlite::Result<()> {
+    for (since, _, sql) in OBJECTS {
+        if since > version.0 {
+            transaction.execute_batch(sql)?;
+        }
+    }
     transaction.pragma_update(None, "user_version", SchemaVersion::CURRENT.0)
 }
 
@@ -120,7 +178,8 @@ pub(crate) fn difference(connection: &Connection) -> rusqlite::Result<Option<Str
         connection.prepare("SELECT name, sql FROM sqlite_schema WHERE sql IS NOT NULL ORDER BY name")?;
     let found: Vec<(String, String)> =
         statement.query_map([], |r| Ok((r.get(0)?, r.get(1)?)))?.collect::<rusqlite::Result<_>>()?;
-    let same = found.len() == OBJECTS.len() && found.iter().zip(OBJECTS).all(|(f, o)| (&*f.0, &*f.1) == o);
+    let same = found.len() == OBJECTS.len()
+        && found.iter().zip(OBJECTS).all(|(f, (_, name, sql))| (&*f.0, &*f.1) == (name, sql));
     Ok((!same).then(|| "its tables are not those of its version".to_owned()))
 }
 
@@ -137,7 +196,8 @@ mod tests {
             (APPLICATION_ID, current, Tables, Step::Use),
             (APPLICATION_ID, current, Nothing, Step::Rebuild),
             (APPLICATION_ID, 0, Nothing, Step::Rebuild),
-            (APPLICATION_ID, current - 1, Tables, Step::Rebuild),
+            (APPLICATION_ID, 1, Tables, Step::Extend),
+            (APPLICATION_ID, 1, Nothing, Step::Rebuild),
             (APPLICATION_ID, -7, Tables, Step::Rebuild),
             (APPLICATION_ID, current + 1, Tables, Step::LeaveNewer),
             (APPLICATION_ID, i32::MAX, Nothing, Step::LeaveNewer),

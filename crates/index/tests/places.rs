@@ -117,7 +117,7 @@ fn made(home: &Path, sql: &str) {
 
 #[test]
 fn a_newer_version_is_left_alone() {
-    for version in [2, 3, i32::MAX] {
+    for version in [SchemaVersion::CURRENT.0 + 1, 9, i32::MAX] {
         let home = home();
         made(home.path(), &format!("PRAGMA user_version = {version}"));
         let (path, found) = (file_of(&home.path().canonicalize().unwrap()), SchemaVersion(version));
@@ -139,6 +139,32 @@ fn a_newer_version_that_stands_only_in_the_log_is_left_alone() {
     drop(index);
     assert!(fs::read(file_of(home.path())).unwrap() == main);
     assert!(fs::read(home.path().join("threadkeep/index.sqlite-wal")).unwrap() == log);
+}
+
+/// What a release before lists were kept had decided stays.
+#[test]
+fn the_first_version_gets_the_tables_that_came_since() {
+    let home = home();
+    let index = open(home.path());
+    index.patch(id(1), &named("decided")).unwrap();
+    drop(index);
+    let old = raw(&file_of(home.path()));
+    let newer: Vec<(String, String)> = old
+        .prepare("SELECT type, name FROM sqlite_schema WHERE name NOT IN ('threads', 'spawn_edges', 'spawn_edges_by_parent') AND sql IS NOT NULL ORDER BY type = 'table'")
+        .unwrap()
+        .query_map([], |r| Ok((r.get(0)?, r.get(1)?)))
+        .unwrap()
+        .collect::<Result<_, _>>()
+        .unwrap();
+    for (kind, name) in newer {
+        old.execute_batch(&format!("DROP {kind} {name}")).unwrap();
+    }
+    old.execute_batch("PRAGMA user_version = 1").unwrap();
+    drop(old);
+    let index = open(home.path());
+    assert!(matches!(index.place(), Placed::File { .. }), "{:?}", index.place());
+    assert_eq!(index.get(id(1)).unwrap().unwrap().name.as_deref(), Some("decided"));
+    assert!(index.listing().unwrap().threads.is_empty());
 }
 
 #[test]

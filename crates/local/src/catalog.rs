@@ -4,14 +4,16 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Mutex;
 
+use threadkeep_index::IndexPlace;
 use threadkeep_record::ThreadId;
 use threadkeep_rollout::home::Home;
 use threadkeep_rollout::locks::WriterLocks;
 use threadkeep_rollout::name_index::NameIndex;
 use threadkeep_rollout::par;
-use threadkeep_rollout::walk::{FileEntry, Place, Walk, walk};
+use threadkeep_rollout::walk::{FileEntry, Place, Remember, Walk, WalkProblem, walk_with};
 
 use crate::codex_state::{CodexState, DbRow};
+use crate::kept::Kept;
 
 /// The files that carry one thread id in their names.
 #[derive(Debug, Clone)]
@@ -68,28 +70,41 @@ pub struct Catalog {
     pub locks: WriterLocks,
     /// Codex's database. Behind a lock, because its connection is not for several threads at once.
     pub db: Mutex<CodexState>,
+    /// What the index keeps of the threads whose files are as they were.
+    pub kept: Kept,
+    /// When the look began, nanoseconds since the Unix epoch by the system's clock.
+    pub looked_ns: i64,
     /// Threads of which only a row is left.
     pub ghosts: HashMap<ThreadId, DbRow>,
     /// What a person should know.
     pub notes: Vec<String>,
+    /// Folders that could not be read.
+    pub unreadable: Vec<WalkProblem>,
+    /// Links below the two folders, which are not followed; relative to the home.
+    pub links: Vec<PathBuf>,
     /// Whether every folder could be read.
     pub complete: bool,
 }
 
 impl Catalog {
-    /// Looks at a home: files, names, locks and database side by side.
+    /// Looks at a home: files, names, locks, Codex's database and the index side by side.
     #[must_use]
-    pub fn open(home: &Home, sqlite_home: Option<&PathBuf>) -> Self {
+    pub fn open(home: &Home, sqlite_home: Option<&PathBuf>, index: Option<&IndexPlace>) -> Self {
         let path = home.path();
-        let ((mut db, ids), (walked, names)) = par::both(
+        let looked_ns = now_ns();
+        let mut kept = index.map_or_else(|| Kept::none("no index was asked for"), |place| Kept::open(home, place));
+        // What the walk needs of the index comes first: two that ask it at once would wait for each other.
+        let known = kept.folders();
+        let ((mut db, ids, loaded), (walked, names)) = par::both(
             || {
+                let loaded = kept.listing();
                 let mut db = CodexState::open(path, sqlite_home.map(PathBuf::as_path));
                 let ids = db.ids();
-                (db, ids)
+                (db, ids, loaded)
             },
-            || (walk(path), NameIndex::read(path)),
+            || (walk_with(path, known.as_ref().map_or(Remember::Nothing, Remember::Known)), NameIndex::read(path)),
         );
-        let Walk { files, problems, links } = walked;
+        let Walk { files, problems, links, folders, .. } = walked;
         let mut notes: Vec<String> = problems
             .iter()
             .map(|p| {
@@ -119,6 +134,9 @@ impl Catalog {
             ));
         }
         let groups = group(&files);
+        kept.load(loaded);
+        kept.settle(&groups, &files);
+        kept.new_folders = folders;
         let known = |id: &ThreadId| groups.binary_search_by(|g| order(g.id).cmp(&order(Some(*id)))).is_ok();
         let gone: Vec<ThreadId> = ids.into_iter().filter(|id| !known(id)).collect();
         let ghosts = if gone.is_empty() { HashMap::new() } else { db.rows(&gone) };
@@ -126,10 +144,14 @@ impl Catalog {
         Self {
             home: home.clone(),
             complete: problems.is_empty(),
+            unreadable: problems,
+            links,
             files,
             groups,
             names,
             locks: WriterLocks::read(path),
+            kept,
+            looked_ns,
             db: Mutex::new(db),
             ghosts,
             notes,
@@ -139,7 +161,12 @@ impl Catalog {
     /// The group of a thread.
     #[must_use]
     pub fn group(&self, id: ThreadId) -> Option<&Group> {
-        self.groups.binary_search_by(|g| order(g.id).cmp(&order(Some(id)))).ok().map(|i| &self.groups[i])
+        self.group_index(id).map(|i| &self.groups[i])
+    }
+
+    /// The place of a thread's group.
+    pub(crate) fn group_index(&self, id: ThreadId) -> Option<usize> {
+        self.groups.binary_search_by(|g| order(g.id).cmp(&order(Some(id)))).ok()
     }
 
     /// The group that holds a rollout: that of a thread, or the one with a segment of this id.
@@ -155,6 +182,18 @@ impl Catalog {
         self.db.lock().unwrap_or_else(std::sync::PoisonError::into_inner).rows(ids)
     }
 
+    /// Rows of Codex's database that may hold a name.
+    #[must_use]
+    pub fn db_named(&self) -> Vec<(ThreadId, DbRow)> {
+        self.db.lock().unwrap_or_else(std::sync::PoisonError::into_inner).named()
+    }
+
+    /// Whether Codex has a database that can be read.
+    #[must_use]
+    pub fn has_db(&self) -> bool {
+        self.db.lock().unwrap_or_else(std::sync::PoisonError::into_inner).path.is_some()
+    }
+
     /// Spawn edges of Codex's database.
     #[must_use]
     pub fn db_edges(&self) -> Vec<(ThreadId, ThreadId)> {
@@ -166,6 +205,11 @@ impl Catalog {
     pub fn late_notes(&self) -> Vec<String> {
         std::mem::take(&mut self.db.lock().unwrap_or_else(std::sync::PoisonError::into_inner).notes)
     }
+}
+
+fn now_ns() -> i64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    since.ok().and_then(|d| i64::try_from(d.as_nanos()).ok()).unwrap_or(0)
 }
 
 /// Ids in order, no id last.

@@ -78,6 +78,17 @@ fn same_text(title: &str, text: &str) -> bool {
     words.next().is_none() || title.len() >= 40
 }
 
+/// A database that was found.
+#[derive(Debug, Clone, serde::Serialize)]
+pub struct DatabaseLook {
+    /// The file.
+    pub path: PathBuf,
+    /// `read`, `unreadable`, or `not_read` where a better one is read.
+    pub state: &'static str,
+    /// Why it is not read.
+    pub reason: Option<String>,
+}
+
 /// Codex's database of one home.
 #[derive(Debug, Default)]
 pub struct CodexState {
@@ -85,6 +96,10 @@ pub struct CodexState {
     columns: Vec<String>,
     /// The file that is read.
     pub path: Option<PathBuf>,
+    /// The folders that were looked in, in order.
+    pub folders: Vec<PathBuf>,
+    /// The databases found there, each with what became of it, the one that is read first among them.
+    pub looked: Vec<DatabaseLook>,
     /// What is odd about the databases, for the person.
     pub notes: Vec<String>,
     /// Holds a private copy alive while it is read.
@@ -98,8 +113,9 @@ impl CodexState {
     pub fn open(home: &Path, sqlite_home: Option<&Path>) -> Self {
         let mut state = Self::default();
         let mut found: Vec<(u32, std::time::SystemTime, PathBuf)> = Vec::new();
-        for folder in state.folders(home, sqlite_home) {
-            for entry in std::fs::read_dir(&folder).into_iter().flatten().flatten() {
+        state.folders = state.folders(home, sqlite_home);
+        for folder in &state.folders {
+            for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
                 let name = entry.file_name().to_string_lossy().into_owned();
                 let generation =
                     name.strip_prefix("state_").and_then(|n| n.strip_suffix(".sqlite")).and_then(|n| n.parse().ok());
@@ -116,13 +132,19 @@ impl CodexState {
             std::cmp::Reverse((*generation <= KNOWN_GENERATION, *generation, *modified))
         });
         for (_, _, path) in &found {
+            let look = |state, reason| DatabaseLook { path: path.clone(), state, reason };
             if state.path.is_some() {
+                state.looked.push(look("not_read", Some("another one is read".into())));
                 state.notes.push(format!("another Codex database is there and not read: {}", path.display()));
                 continue;
             }
             match state.try_open(path) {
-                Ok(()) => state.path = Some(path.clone()),
+                Ok(()) => {
+                    state.looked.push(look("read", None));
+                    state.path = Some(path.clone());
+                }
                 Err(why) => {
+                    state.looked.push(look("unreadable", Some(why.clone())));
                     state.connection = None;
                     state.notes.push(format!(
                         "Codex's database cannot be read, so the files answer alone: {}: {why}",

@@ -4,9 +4,11 @@ use std::collections::HashMap;
 use std::path::{Component, Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use threadkeep_record::{SourceClass, meta};
+use serde_json::Value;
+use threadkeep_record::{SourceClass, UtcMillis, meta};
 use threadkeep_store::ListQuery;
 
+use crate::kept::Facet;
 use crate::row::Row;
 
 /// A reason to leave a thread out; each thread is counted under the first that applies.
@@ -18,6 +20,18 @@ pub struct Filter<'q> {
     cwd: Option<PathBuf>,
     matching: Option<String>,
     resolved: Mutex<HashMap<String, PathBuf>>,
+}
+
+/// What filters ask of a thread.
+struct Asked<'t> {
+    archived: bool,
+    class: SourceClass,
+    empty: bool,
+    cwd: Option<&'t str>,
+    source: Option<&'t Value>,
+    provider: Option<&'t str>,
+    originator: Option<&'t str>,
+    model: Option<&'t str>,
 }
 
 impl<'q> Filter<'q> {
@@ -49,6 +63,8 @@ impl<'q> Filter<'q> {
             ("until", q.until.is_some()),
             ("named", q.named),
             ("match", q.matching.is_some()),
+            ("branch", q.branch.is_some()),
+            ("file", q.file.is_some()),
         ];
         reasons.extend(given.iter().filter(|(_, given)| *given).map(|(reason, _)| *reason));
         reasons.extend(["subagents", "exec", "empty"]);
@@ -65,38 +81,84 @@ impl<'q> Filter<'q> {
         }
     }
 
+    /// Why a thread is left out for what it is, in the order of reasons: those that come before its time and texts are
+    /// looked at, and those that come behind.
+    pub(crate) fn leaves_out_kind(&self, t: &Facet) -> (Option<Reason>, Option<Reason>) {
+        let asked = Asked {
+            archived: t.archived,
+            class: t.class,
+            empty: t.empty,
+            cwd: t.cwd.as_deref(),
+            source: t.source.as_ref(),
+            provider: t.provider.as_deref(),
+            originator: t.originator.as_deref(),
+            model: t.model.as_deref(),
+        };
+        (self.before(&asked), self.behind(&asked))
+    }
+
+    /// Whether the time of its last record leaves a thread out.
+    pub(crate) fn leaves_out_time(&self, updated: UtcMillis) -> Option<Reason> {
+        let q = self.query;
+        if q.since.is_some_and(|since| updated < since) {
+            return Some("since");
+        }
+        q.until.is_some_and(|until| updated >= until).then_some("until")
+    }
+
+    fn before(&self, t: &Asked<'_>) -> Option<Reason> {
+        let q = self.query;
+        if let Some(reason) = self.place(t.archived) {
+            return Some(reason);
+        }
+        let one_of = |wanted: &[String], value: Option<&str>| {
+            wanted.is_empty() || wanted.iter().any(|w| w == value.unwrap_or("unknown"))
+        };
+        let source = meta::source_word(t.source);
+        if self.cwd.as_ref().is_some_and(|want| !t.cwd.is_some_and(|c| self.is_cwd(c, want))) {
+            return Some("cwd");
+        }
+        if !q.sources.is_empty() && !q.sources.iter().any(|w| source_fits(w, &source, t.source)) {
+            return Some("source");
+        }
+        if !one_of(&q.providers, t.provider) {
+            return Some("provider");
+        }
+        if !one_of(&q.originators, t.originator) {
+            return Some("originator");
+        }
+        (!one_of(&q.models, t.model)).then_some("model")
+    }
+
+    fn behind(&self, t: &Asked<'_>) -> Option<Reason> {
+        let q = self.query;
+        // A source that was asked for by name is not hidden for its kind.
+        let asked = !q.sources.is_empty();
+        match t.class {
+            SourceClass::Subagent if !q.include.subagents && !asked => return Some("subagents"),
+            SourceClass::Exec if !q.include.exec && !asked => return Some("exec"),
+            _ => {}
+        }
+        (t.empty && !q.include.empty).then_some("empty")
+    }
+
     /// Why the thread is left out; `None` keeps it.
     #[must_use]
     pub fn leaves_out(&self, row: &Row) -> Option<Reason> {
         let q = self.query;
         let t = &row.thread;
-        if let Some(reason) = self.place(t.archived) {
-            return Some(reason);
-        }
-        let one_of = |wanted: &[String], value: Option<&str>| {
-            wanted.is_empty() || value.is_some_and(|v| wanted.iter().any(|w| w == v))
+        let asked = Asked {
+            archived: t.archived,
+            class: row.class,
+            empty: row.empty,
+            cwd: t.cwd.as_deref(),
+            source: t.source.as_ref(),
+            provider: t.model_provider.as_deref(),
+            originator: t.originator.as_deref(),
+            model: t.model.as_deref(),
         };
-        let source = meta::source_word(t.source.as_ref());
-        if self.cwd.as_ref().is_some_and(|want| !t.cwd.as_deref().is_some_and(|c| self.is_cwd(c, want))) {
-            return Some("cwd");
-        }
-        if !q.sources.is_empty() && !q.sources.iter().any(|w| source_fits(w, &source, t.source.as_ref())) {
-            return Some("source");
-        }
-        if !one_of(&q.providers, Some(t.model_provider.as_deref().unwrap_or("unknown"))) {
-            return Some("provider");
-        }
-        if !one_of(&q.originators, Some(t.originator.as_deref().unwrap_or("unknown"))) {
-            return Some("originator");
-        }
-        if !one_of(&q.models, Some(t.model.as_deref().unwrap_or("unknown"))) {
-            return Some("model");
-        }
-        if q.since.is_some_and(|since| row.updated() < since) {
-            return Some("since");
-        }
-        if q.until.is_some_and(|until| row.updated() >= until) {
-            return Some("until");
+        if let Some(reason) = self.before(&asked).or_else(|| self.leaves_out_time(row.updated())) {
+            return Some(reason);
         }
         if q.named && t.name.is_none() {
             return Some("named");
@@ -108,24 +170,44 @@ impl<'q> Filter<'q> {
         {
             return Some("match");
         }
-        // A source that was asked for by name is not hidden for its kind.
-        let asked = !q.sources.is_empty();
-        match row.class {
-            SourceClass::Subagent if !q.include.subagents && !asked => return Some("subagents"),
-            SourceClass::Exec if !q.include.exec && !asked => return Some("exec"),
-            _ => {}
+        let branch = t.git.as_ref().and_then(|g| g.branch.as_deref());
+        if q.branch.as_deref().is_some_and(|want| branch != Some(want)) {
+            return Some("branch");
         }
-        if row.empty && !q.include.empty {
-            return Some("empty");
+        if q.file.is_some() && !row.touches && !self.touches(row) {
+            return Some("file");
         }
-        None
+        self.behind(&asked)
+    }
+
+    /// Whether something is asked that a thread's kind and time do not tell.
+    pub(crate) fn asks_texts(&self) -> bool {
+        let q = self.query;
+        q.named || self.matching.is_some() || q.branch.is_some() || q.file.is_some()
+    }
+
+    /// Whether a thread changed the file that is asked for.
+    pub(crate) fn touches(&self, row: &Row) -> bool {
+        row.touched.iter().any(|path| self.is_file(path))
+    }
+
+    /// Whether a changed file is the one that is asked for: the same path, or, where only the end of one is asked for
+    /// (`src/main.rs`), a path that ends so.
+    pub(crate) fn is_file(&self, path: &str) -> bool {
+        let Some(wanted) = &self.query.file else { return false };
+        let path = Path::new(path);
+        if Path::new(wanted).is_absolute() { path == tidy(Path::new(wanted)) } else { path.ends_with(wanted) }
+    }
+
+    /// Whether a preview holds the text that is asked for.
+    pub(crate) fn text_matches(&self, preview: &str) -> bool {
+        self.matching.as_ref().is_some_and(|text| preview.to_lowercase().contains(text))
     }
 
     /// Whether the preview holds the text that is asked for.
     #[must_use]
     pub fn preview_matches(&self, row: &Row) -> bool {
-        let Some(text) = &self.matching else { return false };
-        row.thread.preview.as_ref().is_some_and(|p| p.to_lowercase().contains(text))
+        row.thread.preview.as_ref().is_some_and(|p| self.text_matches(p))
     }
 
     fn is_cwd(&self, cwd: &str, want: &Path) -> bool {
@@ -157,17 +239,20 @@ pub fn resolve(path: &str) -> PathBuf {
         let trimmed = path.trim_end_matches(['/', '\\']);
         return PathBuf::from(if trimmed.is_empty() { path } else { trimmed });
     }
-    std::fs::canonicalize(path).unwrap_or_else(|_| {
-        let mut tidy = PathBuf::new();
-        for part in Path::new(path).components() {
-            match part {
-                Component::CurDir => {}
-                Component::ParentDir => {
-                    tidy.pop();
-                }
-                other => tidy.push(other),
+    std::fs::canonicalize(path).unwrap_or_else(|_| tidy(Path::new(path)))
+}
+
+/// A path without `.` and `..`, told by its text alone.
+pub(crate) fn tidy(path: &Path) -> PathBuf {
+    let mut tidy = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::CurDir => {}
+            Component::ParentDir => {
+                tidy.pop();
             }
+            other => tidy.push(other),
         }
-        tidy
-    })
+    }
+    tidy
 }

@@ -1,8 +1,12 @@
-//! Lists: complete, in a total order, from the files alone.
+//! Lists: complete, in a total order, whatever the index knows.
+
+mod exact;
 
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 
+use threadkeep_index::IndexPlace;
+use threadkeep_index::listed::Known;
 use threadkeep_record::fold::Check;
 use threadkeep_record::{ThreadId, UtcMillis};
 use threadkeep_rollout::facts::Depth;
@@ -11,11 +15,11 @@ use threadkeep_rollout::par;
 use threadkeep_store::cursor::Given;
 use threadkeep_store::{Cursor, Direction, InvalidCursor, ListQuery, SortKey};
 
-use crate::as_of;
 use crate::catalog::Catalog;
 use crate::filter::{Filter, Reason};
-use crate::page::{children, enrich, merge_by_header, place_notes, short_id};
+use crate::page::{enrich, merge_by_header, place_notes, short_id};
 use crate::row::{self, Row};
+use exact::Request;
 
 /// Up to so many rollouts every head and tail is read, and everything is told exactly.
 pub const SMALL_HOME: usize = 500;
@@ -29,6 +33,78 @@ pub struct ListOptions {
     pub exact: bool,
     /// Also tell the facts that need every file, or whole large files.
     pub count: bool,
+    /// Where the rows of the page come from.
+    pub rows: RowsFrom,
+}
+
+/// Where the rows of a page come from.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum RowsFrom {
+    /// The index, where it has them.
+    #[default]
+    Index,
+    /// Their files, with all that those say.
+    Files,
+}
+
+/// What the index had to do with an answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct IndexUse {
+    /// How much of the answer it told.
+    pub state: IndexState,
+    /// Why it was not more, or how the answer was made.
+    pub reason: String,
+}
+
+/// How much of an answer the index told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum IndexState {
+    /// All of it, or all but threads that changed since and were read from their files.
+    Fresh,
+    /// Some of it: it is not finished. The rest was read from the files.
+    Partial,
+    /// Nothing of it.
+    None,
+}
+
+impl IndexState {
+    /// The word for it (`cli-json.md`).
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Fresh => "fresh",
+            Self::Partial => "partial",
+            Self::None => "none",
+        }
+    }
+}
+
+impl IndexUse {
+    /// Of an answer for which so many threads were read from their files. `otherwise` says how it was made without.
+    pub(crate) fn of(catalogs: &[Catalog], read: usize, otherwise: &str) -> Self {
+        let why = catalogs.iter().find_map(|c| c.kept.why_none());
+        let (state, reason) = match why {
+            Some(why) => {
+                (IndexState::None, if why.is_empty() { otherwise.to_owned() } else { format!("{otherwise}: {why}") })
+            }
+            None if read == usize::MAX => (IndexState::Partial, format!("{otherwise}: the index is not finished")),
+            None if catalogs.iter().all(|c| c.kept.is_whole()) => match read {
+                0 => (IndexState::Fresh, "every thread is as it was read".into()),
+                1 => (IndexState::Fresh, "1 thread was read from its files".into()),
+                n => (IndexState::Fresh, format!("{n} threads were read from their files")),
+            },
+            None => {
+                (IndexState::Partial, format!("the index is not finished: {read} threads were read from their files"))
+            }
+        };
+        Self { state, reason }
+    }
+
+    /// Of a search: hits are always read from the files; the index only chose which.
+    pub(crate) fn of_search(catalogs: &[Catalog], made: &str) -> Self {
+        let unread = |c: &Catalog| (0..c.groups.len()).filter(|i| c.kept.get(*i, Known::Ends).is_none()).count();
+        Self::of(catalogs, catalogs.iter().map(unread).sum(), made)
+    }
 }
 
 /// A page of threads.
@@ -41,8 +117,8 @@ pub struct ListPage {
     pub total: Option<u64>,
     /// Threads that it leaves out, by reason.
     pub hidden: Vec<(Reason, Option<u64>)>,
-    /// Why the answer may not be exact, or how it was made.
-    pub reason: String,
+    /// What the index had to do with the answer, and why it may not be exact.
+    pub index: IndexUse,
     /// Every folder was read.
     pub complete: bool,
     /// What a person should know.
@@ -58,6 +134,7 @@ pub struct ListPage {
 pub struct LocalStore {
     homes: Vec<Home>,
     sqlite_home: Option<PathBuf>,
+    index: Option<IndexPlace>,
 }
 
 /// A candidate for a row.
@@ -71,7 +148,13 @@ impl LocalStore {
     /// A store over `homes`; the first is where a thread is looked for first.
     #[must_use]
     pub fn new(homes: Vec<Home>, sqlite_home: Option<PathBuf>) -> Self {
-        Self { homes, sqlite_home }
+        Self { homes, sqlite_home, index: None }
+    }
+
+    /// The same with an index of each home, kept there. It only saves time: answers are those of the files.
+    #[must_use]
+    pub fn with_index(self, place: IndexPlace) -> Self {
+        Self { index: Some(place), ..self }
     }
 
     /// Its homes.
@@ -88,7 +171,9 @@ impl LocalStore {
     /// Looks at every home once.
     #[must_use]
     pub fn catalogs(&self) -> Vec<Catalog> {
-        self.homes.iter().map(|h| Catalog::open(h, self.sqlite_home.as_ref())).collect()
+        // A session store of task homes is small, and holds nothing but what it is made of.
+        let index = |home: &Home| self.index.as_ref().filter(|_| !home.path().join("store.json").exists());
+        self.homes.iter().map(|h| Catalog::open(h, self.sqlite_home.as_ref(), index(h))).collect()
     }
 
     /// The first page of a query, or the page behind a cursor (which carries its own query). `now` is the caller's
@@ -212,11 +297,14 @@ fn page(
         && cursor.is_none()
         && query.sort == SortKey::Updated
         && query.direction == Direction::Descending
-        && query.models.is_empty();
-    let mut page = if by_mtime {
+        && query.models.is_empty()
+        && query.file.is_none();
+    let request = Request { catalogs, query, filter: &filter, cursor, options, small, now };
+    // Where the index knows nearly all threads, an exact page costs less than one by modification time.
+    let mut page = if by_mtime && request.unread(&all) > SMALL_HOME {
         by_modification(catalogs, query, &filter, all, limit, now)
     } else {
-        exact(catalogs, query, &filter, &all, cursor, limit, small, now)
+        request.page(&all)
     };
     if small || options.count {
         enrich(catalogs, &mut page.rows, small, options.count);
@@ -344,113 +432,13 @@ fn by_modification(
         })
         .collect();
     let reason = if saw_all { "read from the files" } else { "ordered by modification time" };
+    let index = IndexUse::of(catalogs, usize::MAX, reason);
     ListPage {
         rows,
         next_cursor: cursor,
         total: saw_all.then_some(kept),
         hidden,
-        reason: reason.into(),
-        complete: false,
-        notes: vec![],
-        short_id: 8,
-        catalogs: vec![],
-    }
-}
-
-/// Any page, from all heads and tails.
-#[allow(clippy::too_many_arguments, reason = "one call site, all of them facts of one request")]
-fn exact(
-    catalogs: &[Catalog],
-    query: &ListQuery,
-    filter: &Filter<'_>,
-    all: &[Candidate],
-    cursor: Option<&Cursor>,
-    limit: usize,
-    small: bool,
-    now: UtcMillis,
-) -> ListPage {
-    let needs_whole = query.sort == SortKey::Recency || !query.models.is_empty();
-    let depth = |c: Candidate| match first_depth(catalogs, c, small) {
-        Depth::HeadAndTail if needs_whole => Depth::Whole(Check::Ends),
-        // The facts of a whole small file come with its head; in a large home that would read everything.
-        Depth::Whole(_) if !small && !needs_whole => Depth::HeadAndTail,
-        other => other,
-    };
-    let light = |c: &Candidate| {
-        let (home, mut row) = load(catalogs, *c, depth(*c))?;
-        row.preview_matches = filter.preview_matches(&row);
-        row.lighten();
-        Some((home, row))
-    };
-    let mut rows: Vec<(usize, Row)> = par::map(all, light).into_iter().flatten().collect();
-    add_names(catalogs, &mut rows);
-    merge_by_header(catalogs, &mut rows);
-    let children = children(catalogs, &rows);
-    let mut hidden: HashMap<Reason, u64> = HashMap::new();
-    rows.retain_mut(|(_, row)| {
-        row.thread.children = Some(row.thread.id.and_then(|id| children.get(&id)).map_or(0, |c| c.len() as u64));
-        match filter.leaves_out(row) {
-            Some(reason) => {
-                *hidden.entry(reason).or_default() += 1;
-                false
-            }
-            None => true,
-        }
-    });
-    let total = rows.len() as u64;
-    let as_of = cursor.map_or(now.0, |c| c.as_of_ms);
-    let given = cursor.and_then(|c| c.given.as_ref());
-    let mut keyed: Vec<(i64, usize, Row)> = rows
-        .into_iter()
-        .filter_map(|(home, row)| {
-            let mut key = sort_ms(&row, query.sort);
-            if cursor.is_some() && row.mtime.0 > as_of {
-                key = as_of::key(&catalogs[home], &row, query.sort, UtcMillis(as_of), key)?;
-            }
-            Some((key, home, row))
-        })
-        .filter(|(_, _, row)| given.is_none_or(|g| !g.has(&row.key)))
-        .collect();
-    let descending = query.direction == Direction::Descending;
-    let order = |a: (i64, &str), b: (i64, &str)| if descending { b.cmp(&a) } else { a.cmp(&b) };
-    keyed.sort_by(|(a, _, x), (b, _, y)| order((*a, &x.key), (*b, &y.key)));
-    if let Some(c) = cursor.filter(|c| c.given.is_none()) {
-        let last = (c.last_ms, c.last_id.as_str());
-        keyed.retain(|(key, _, row)| {
-            let here = (*key, row.key.as_str());
-            // A first page by modification time did not look at files older than its floor, whatever their records say.
-            let (rest, restart) = match (c.floor_mtime_ms, c.first_ms, &c.first_id) {
-                (Some(floor), Some(first), Some(id)) => {
-                    (order(here, (first, id)).is_gt() || row.mtime.0 < floor, last == (first, id.as_str()))
-                }
-                _ => (true, false),
-            };
-            rest && (restart || order(here, last).is_gt())
-        });
-    }
-    let more = keyed.len() > limit;
-    keyed.truncate(limit);
-    let next_cursor = more.then(|| keyed.last()).flatten().map(|(key, _, row)| {
-        let mut c = Cursor::new(query.clone(), as_of, *key, row.key.clone());
-        if let Some(before) = cursor {
-            c.floor_mtime_ms = before.floor_mtime_ms;
-            c.first_ms = before.first_ms;
-            c.first_id = before.first_id.clone();
-        }
-        if small && cursor.is_none_or(|c| c.given.is_some()) {
-            let mut given = given.cloned().unwrap_or_default();
-            keyed.iter().for_each(|(_, _, row)| given.add(&row.key));
-            c.given = Some(given);
-        }
-        c.encode()
-    });
-    let hidden = filter.reasons().into_iter().map(|r| (r, Some(hidden.get(r).copied().unwrap_or(0)))).collect();
-    ListPage {
-        rows: keyed.into_iter().map(|(_, home, row)| (home, row)).collect(),
-        next_cursor,
-        total: Some(total),
-        hidden,
-        reason: "read from the files".into(),
+        index,
         complete: false,
         notes: vec![],
         short_id: 8,

@@ -105,7 +105,8 @@ impl LocalStore {
     }
 }
 
-fn find(catalogs: &[Catalog], query: &str, depth: Depth) -> Result<(usize, Row), LookupError> {
+/// The row that a query means, with the index of its home.
+pub(crate) fn find(catalogs: &[Catalog], query: &str, depth: Depth) -> Result<(usize, Row), LookupError> {
     let query = query.trim();
     let not_found = |dangling| LookupError::NotFound { query: query.to_owned(), dangling };
     if query.is_empty() {

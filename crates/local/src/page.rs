@@ -65,9 +65,7 @@ pub(crate) fn enrich(catalogs: &[Catalog], rows: &mut [(usize, Row)], small: boo
         .iter()
         .enumerate()
         .filter(|(_, (_, row))| {
-            let partial = row.lightened
-                || row.members.iter().any(|m| m.facts.whole.is_none())
-                || row.members.len() > 1 && row.thread.turns.is_none();
+            let partial = row.is_partial();
             let fits = count || row.thread.bytes <= budget;
             if partial && fits {
                 budget = budget.saturating_sub(row.thread.bytes);
@@ -102,11 +100,11 @@ pub(crate) fn place_notes(catalogs: &[Catalog], rows: &[(usize, Row)]) -> Vec<St
     let mut notes = Vec::new();
     for (home, catalog) in catalogs.iter().enumerate() {
         let ids: Vec<ThreadId> =
-            rows.iter().filter(|(h, r)| *h == home && !r.members.is_empty()).filter_map(|(_, r)| r.thread.id).collect();
+            rows.iter().filter(|(h, r)| *h == home && !r.is_ghost()).filter_map(|(_, r)| r.thread.id).collect();
         let db = catalog.db_rows(&ids);
         for (_, row) in rows.iter().filter(|(h, _)| *h == home) {
             if let Some(d) = row.thread.id.and_then(|id| db.get(&id))
-                && !row.members.is_empty()
+                && !row.is_ghost()
                 && d.archived != row.thread.archived
             {
                 let (flag, place) =

@@ -2,10 +2,11 @@
 
 use std::path::Path;
 
+use threadkeep_index::listed::Known;
 use threadkeep_record::damage::DamageReason;
 use threadkeep_record::fold::{Check, DAMAGE_SHOWN, Fold};
 use threadkeep_record::{GitInfo, HistoryMode, SourceClass, ThreadId, TokenUsage, UtcMillis, meta};
-use threadkeep_rollout::facts::{self, Depth, FileFacts};
+use threadkeep_rollout::facts::{self, Depth, FileFacts, Nobody, Observer};
 use threadkeep_rollout::lineage::{self, Assembly, History, Member, Role};
 use threadkeep_rollout::name::Form;
 use threadkeep_rollout::records::{BUFFER, LineReader};
@@ -36,8 +37,18 @@ pub struct Row {
     pub mtime: UtcMillis,
     /// Its preview was found to hold what a query asks for.
     pub preview_matches: bool,
+    /// It was found to change the file that a query asks for.
+    pub touches: bool,
     /// Long texts were cut, since only the rows of a page need them whole.
     pub lightened: bool,
+    /// Its history begins in another thread, which it refers to.
+    pub by_reference: bool,
+    /// Files that it changed, absolute where its directory is known; only where every record was parsed.
+    pub touched: Vec<String>,
+    /// Threads and rollouts that it says something of, beside its own.
+    pub depends: Vec<ThreadId>,
+    /// It was kept in the index, with so much known of it; its files were not read now.
+    pub kept: Option<Known>,
 }
 
 /// Texts of rows that are not on the page are cut here.
@@ -54,6 +65,25 @@ impl Row {
                 self.lightened = true;
             }
         }
+    }
+
+    /// Only a row of Codex's database is left of it.
+    #[must_use]
+    pub fn is_ghost(&self) -> bool {
+        self.thread.files.is_empty()
+    }
+
+    /// Facts are missing that only whole files tell, or texts are cut.
+    #[must_use]
+    pub fn is_partial(&self) -> bool {
+        let unread = match self.kept {
+            Some(known) => known == Known::Ends,
+            None => {
+                self.members.iter().any(|m| m.facts.whole.is_none())
+                    || self.members.len() > 1 && self.thread.turns.is_none()
+            }
+        };
+        unread || self.lightened
     }
 
     /// The time that a sort key orders by; never absent, so that the order is total.
@@ -78,6 +108,11 @@ impl Row {
 /// Reads one file of a home.
 #[must_use]
 pub fn member(catalog: &Catalog, entry: &FileEntry, depth: Depth) -> Member {
+    member_observed(catalog, entry, depth, &mut Nobody)
+}
+
+/// Reads one file of a home while another looks at its lines.
+pub fn member_observed<O: Observer>(catalog: &Catalog, entry: &FileEntry, depth: Depth, observer: &mut O) -> Member {
     let facts = match &entry.problem {
         Some(why) => FileFacts {
             damaged: 1,
@@ -88,7 +123,10 @@ pub fn member(catalog: &Catalog, entry: &FileEntry, depth: Depth) -> Member {
             }],
             ..FileFacts::default()
         },
-        None => facts::read(&entry.path_in(catalog.home.path()), entry.name.form, entry.size, follow(entry), depth),
+        None => {
+            let path = entry.path_in(catalog.home.path());
+            facts::read_observed(&path, entry.name.form, entry.size, follow(entry), depth, observer)
+        }
     };
     Member { entry: entry.clone(), facts }
 }
@@ -141,24 +179,7 @@ pub fn build(catalog: &Catalog, name_id: Option<ThreadId>, mut members: Vec<Memb
     // or one of the two would be hidden behind the other.
     let taken = header_id.filter(|h| Some(*h) != name_id).is_some_and(|h| catalog.group(h).is_some());
     let id = if taken { name_id.or(header_id) } else { header_id.or(name_id) };
-    let mut damage = DamageReport::default();
-    for m in &members {
-        damage.records += m.facts.damaged;
-        damage.first.extend(m.facts.damage.iter().map(|d| DamageEntry {
-            path: shown(&m.entry.path()),
-            line: d.line,
-            offset: d.offset,
-            reason: d.reason.to_string(),
-        }));
-    }
-    for (i, reason) in &assembly.notes {
-        note(&mut damage, &members[*i].entry.path(), reason);
-    }
-    if let (Some(h), Some(n)) = (header_id, name_id)
-        && h != n
-    {
-        note(&mut damage, &root.entry.path(), &DamageReason::IdMismatch { name: n.to_string(), header: h.to_string() });
-    }
+    let mut damage = damage(&members, &assembly, name_id);
     let own = |role: Role| role != Role::Copy;
     let counted: Vec<&Member> = members.iter().zip(&assembly.roles).filter(|(_, r)| own(**r)).map(|(m, _)| m).collect();
     let records = counted.iter().map(|m| m.facts.whole.as_ref().map(|w| w.records)).sum::<Option<u64>>();
@@ -171,9 +192,11 @@ pub fn build(catalog: &Catalog, name_id: Option<ThreadId>, mut members: Vec<Memb
         .map(|w| w.turns);
     let mut tokens = head.facts.whole.as_ref().and_then(|w| w.tokens);
     let mut model = head.facts.model.clone();
+    let mut depends = Vec::new();
     let continues = head.facts.header.as_ref().is_some_and(|h| h.history_base.is_some());
     if counted.len() > 1 || continues {
         let history = history(catalog, id, &members, assembly.head);
+        depends.extend(&history.asked);
         for reason in &history.missing {
             note(&mut damage, &head.entry.path(), reason);
         }
@@ -263,6 +286,12 @@ pub fn build(catalog: &Catalog, name_id: Option<ThreadId>, mut members: Vec<Memb
         damage,
     };
     let class = header.map_or(SourceClass::Person, |h| h.source_class());
+    let cwd = header.and_then(|h| h.cwd.as_deref());
+    let named = counted.iter().filter_map(|m| m.facts.whole.as_ref()).flat_map(|w| &w.touched);
+    let touched: Vec<String> = named.map(|path| absolute(cwd, path)).collect();
+    let by_reference = members.iter().any(|m| continues_another(m, id));
+    depends.extend(header_id.filter(|h| Some(*h) != name_id));
+    depends.extend(header.and_then(|h| h.forked_from_id.or_else(|| h.parent())));
     let key = id.map_or_else(|| shown(&members[assembly.head].entry.path()), |i| i.to_string());
     Row {
         thread,
@@ -273,8 +302,38 @@ pub fn build(catalog: &Catalog, name_id: Option<ThreadId>, mut members: Vec<Memb
         key,
         mtime,
         preview_matches: false,
+        touches: false,
         lightened: false,
+        by_reference,
+        touched,
+        depends,
+        kept: None,
     }
+}
+
+/// Every damaged place that the files of a thread told when they were read, as far as they were kept.
+#[must_use]
+pub fn damage(members: &[Member], assembly: &Assembly, name_id: Option<ThreadId>) -> DamageReport {
+    let mut damage = DamageReport::default();
+    for m in members {
+        damage.records += m.facts.damaged;
+        damage.first.extend(m.facts.damage.iter().map(|d| DamageEntry {
+            path: shown(&m.entry.path()),
+            line: d.line,
+            offset: d.offset,
+            reason: d.reason.to_string(),
+        }));
+    }
+    for (i, reason) in &assembly.notes {
+        note(&mut damage, &members[*i].entry.path(), reason);
+    }
+    let root = root_of(members, assembly);
+    if let (Some(h), Some(n)) = (root.facts.header.as_ref().and_then(|h| h.id), name_id)
+        && h != n
+    {
+        note(&mut damage, &root.entry.path(), &DamageReason::IdMismatch { name: n.to_string(), header: h.to_string() });
+    }
+    damage
 }
 
 /// A row for a thread of which only Codex's database row is left.
@@ -324,14 +383,19 @@ pub fn ghost(id: ThreadId, row: &DbRow) -> Row {
         empty: false,
         key: id.to_string(),
         preview_matches: false,
+        touches: false,
         lightened: false,
+        by_reference: false,
+        touched: vec![],
+        depends: vec![],
+        kept: None,
     }
 }
 
 /// Adds what is only in the name index and in Codex's database.
 pub fn add_names(catalog: &Catalog, row: &mut Row, db: Option<&DbRow>) {
     let Some(id) = row.thread.id else { return };
-    if row.members.is_empty() {
+    if row.is_ghost() {
         if let Some(name) = catalog.names.entry(id).filter(|n| !n.is_empty()) {
             row.thread.name = Some(name.to_owned());
         }
@@ -358,12 +422,25 @@ pub fn add_names(catalog: &Catalog, row: &mut Row, db: Option<&DbRow>) {
         }
         // A fork by reference has no first message in its own file; what Codex shows for it depends on the release
         // that made it, and only its database keeps that.
-        let by_reference = row.members.iter().any(|m| continues_another(m, Some(id)));
-        if by_reference && !d.preview.trim().is_empty() {
+        if row.by_reference && !d.preview.trim().is_empty() {
             row.thread.preview = Some(d.preview.clone());
         }
     }
     row.thread.live = catalog.locks.holder(id).and_then(|h| serde_json::to_value(h).ok());
+}
+
+/// A file as it can be compared: below the thread's directory where it is not absolute. Paths of other systems are
+/// taken as they are.
+fn absolute(cwd: Option<&str>, path: &str) -> String {
+    match cwd {
+        Some(cwd) if cwd.starts_with('/') && !path.starts_with('/') => tidy(&Path::new(cwd).join(path)),
+        _ if path.starts_with('/') => tidy(Path::new(path)),
+        _ => path.to_owned(),
+    }
+}
+
+fn tidy(path: &Path) -> String {
+    shown(&crate::filter::tidy(path))
 }
 
 /// The oldest own file: its header names the thread.
@@ -427,7 +504,8 @@ fn history_preview(history: &History) -> Option<String> {
     history.spans.iter().find_map(|span| facts::read(&span.path, span.form, 1, span.follow, Depth::Head).preview)
 }
 
-fn note(damage: &mut DamageReport, path: &Path, reason: &DamageReason) {
+/// Adds a place that is a whole file.
+pub(crate) fn note(damage: &mut DamageReport, path: &Path, reason: &DamageReason) {
     damage.records += 1;
     damage.first.push(DamageEntry { path: shown(path), line: None, offset: 0, reason: reason.to_string() });
 }

@@ -1,6 +1,7 @@
 //! Searches: where something was said, newest thread first, by scanning the files.
 
 mod found;
+mod hint;
 pub mod needle;
 pub mod scan;
 mod simd;
@@ -8,6 +9,8 @@ mod simd;
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 
+use threadkeep_index::listed::Known;
+use threadkeep_record::fold::Check;
 use threadkeep_record::{SourceClass, Speaker, UtcMillis};
 use threadkeep_rollout::facts::Depth;
 use threadkeep_rollout::par;
@@ -18,9 +21,11 @@ use threadkeep_store::{Include, InvalidCursor, ListQuery, SearchHit, SearchQuery
 
 use crate::catalog::Catalog;
 use crate::filter::Filter;
-use crate::list::{Candidate, LocalStore, SMALL_HOME, add_names, candidates, load};
+use crate::kept_filter::{KeptFilter, Verdict};
+use crate::list::{Candidate, IndexState, IndexUse, LocalStore, SMALL_HOME, add_names, candidates, load};
 use crate::row::{self, shown};
 use found::{Found, drop_inherited, drop_second_accounts, is_plain_copy, place};
+use hint::{Hints, Look};
 use needle::Needle;
 use scan::{RawHit, Scan};
 
@@ -46,7 +51,6 @@ pub enum OfEach {
 }
 
 /// A page of hits.
-#[derive(Debug)]
 pub struct SearchPage {
     /// The hits.
     pub hits: Vec<HitRow>,
@@ -56,12 +60,16 @@ pub struct SearchPage {
     pub next_cursor: Option<String>,
     /// Nothing was left out.
     pub complete: bool,
-    /// How the answer was made.
-    pub reason: String,
+    /// What the index had to do with the answer.
+    pub index: IndexUse,
     /// What a person should know.
     pub notes: Vec<String>,
     /// Name and preview of each thread with a hit, by its id.
     pub titles: HashMap<String, (Option<String>, Option<String>)>,
+    /// The index knows the text of every file that was asked about.
+    pub text_is_known: bool,
+    /// What the page was made from. Taking it apart costs as much as a page, so that is left to the caller's end.
+    pub catalogs: Vec<Catalog>,
 }
 
 /// A hit with what is to be known of its thread.
@@ -133,11 +141,25 @@ impl LocalStore {
             })
             .collect();
         if narrowed {
+            let whole = !query.models.is_empty() || query.file.is_some();
+            let kept = KeptFilter::new(&catalogs, &query, &filter);
+            let enough = if whole { Known::Whole } else { Known::Ends };
             let keep = par::map(&ordered, |(_, _, c)| {
-                let depth = if query.models.is_empty() {
-                    Depth::HeadAndTail
+                if let Candidate::Group { home, group } = *c
+                    && let Some(listed) = catalogs[home].kept.get(group, enough)
+                {
+                    match kept.verdict(home, listed) {
+                        Verdict::In => return true,
+                        Verdict::Out(_) => return false,
+                        Verdict::Unclear => {}
+                    }
+                }
+                let depth = if query.file.is_some() {
+                    Depth::Whole(Check::Whole)
+                } else if whole {
+                    Depth::Whole(Check::Ends)
                 } else {
-                    Depth::Whole(threadkeep_record::fold::Check::Ends)
+                    Depth::HeadAndTail
                 };
                 let Some((home, row)) = load(&catalogs, *c, depth) else { return false };
                 let mut rows = [(home, row)];
@@ -177,9 +199,18 @@ impl LocalStore {
             threads: None,
             next_cursor: None,
             complete: false,
-            reason: String::new(),
+            index: IndexUse { state: IndexState::None, reason: String::new() },
             notes: vec![],
             titles: HashMap::new(),
+            text_is_known: false,
+            catalogs: vec![],
+        };
+        let work = Work {
+            catalogs: &catalogs,
+            names: &names,
+            searched: searched.as_ref(),
+            explicit: !wanted.is_empty(),
+            hints: Hints::ask(&catalogs, &search.term),
         };
         let mut threads = 0;
         let mut given_keys = cursor.as_ref().and_then(|c| c.given.clone()).unwrap_or_default();
@@ -188,11 +219,10 @@ impl LocalStore {
         let mut batch = if want == usize::MAX { 4096 } else { 32 };
         'pages: while next < ordered.len() {
             let part = &ordered[next..(next + batch).min(ordered.len())];
-            let explicit = !wanted.is_empty();
-            let found = par::map_with(part, Vec::new, |buffer: &mut Vec<u8>, (ms, key, c)| {
-                let already = skip(key);
+            let found = par::map_with(part, Vec::new, |buffer: &mut Vec<u8>, thread| {
+                let already = skip(&thread.1);
                 let scanner = Scan { want: scanner.want.saturating_add(already), ..scanner };
-                scan_thread(&catalogs, *c, key, *ms, &scanner, &names, searched.as_ref(), explicit, buffer)
+                scan_thread(&work, thread, &scanner, buffer)
             });
             for mut f in found.into_iter().flatten() {
                 problems.extend(f.problem.clone());
@@ -240,9 +270,12 @@ impl LocalStore {
         let all_scanned = next >= ordered.len() && cursor.is_none();
         page.threads = (all_scanned || options.count && cursor.is_none()).then_some(threads);
         page.complete = page.next_cursor.is_none() && problems.is_empty() && catalogs.iter().all(|c| c.complete);
-        page.reason = if small { "read from the files".into() } else { "threads ordered by modification time".into() };
+        let made = if small { "read from the files" } else { "threads ordered by modification time" };
+        page.index = IndexUse::of_search(&catalogs, made);
         page.notes =
             catalogs.iter().flat_map(|c| c.notes.iter().cloned().chain(c.late_notes())).chain(problems).collect();
+        page.text_is_known = work.hints.is_full();
+        page.catalogs = catalogs;
         Ok(page)
     }
 }
@@ -274,8 +307,7 @@ fn name_key(catalogs: &[Catalog], c: Candidate) -> String {
 fn names(catalogs: &[Catalog]) -> HashMap<String, String> {
     let mut names = HashMap::new();
     for catalog in catalogs {
-        let named = catalog.db.lock().unwrap_or_else(std::sync::PoisonError::into_inner).named();
-        for (id, row) in named {
+        for (id, row) in catalog.db_named() {
             if catalog.names.entry(id).is_none()
                 && let Some(name) = row.explicit_name(None)
             {
@@ -320,22 +352,16 @@ fn order(catalogs: &[Catalog], c: Candidate, exact: bool) -> (i64, String) {
 
 /// Finds the hits of a thread that are to be given. Some are dropped after the scan (second accounts, inherited text),
 /// so a scan that stopped at its limit with too few left is made again with a larger one.
-#[allow(clippy::too_many_arguments, reason = "one call site, all of them facts of one search")]
 fn scan_thread(
-    catalogs: &[Catalog],
-    c: Candidate,
-    key: &str,
-    order_ms: i64,
+    work: &Work<'_>,
+    (order_ms, key, c): &(i64, String, Candidate),
     scan: &Scan<'_>,
-    names: &HashMap<String, String>,
-    searched: Option<&HashSet<String>>,
-    explicit: bool,
     buffer: &mut Vec<u8>,
 ) -> Option<Found> {
     let mut want = scan.want;
     loop {
         let wider = Scan { want, ..*scan };
-        let found = scan_once(catalogs, c, key, order_ms, &wider, names, searched, explicit, buffer);
+        let found = scan_once(work, *c, key, *order_ms, &wider, buffer);
         let enough = found.as_ref().is_none_or(|f| !f.stopped || f.hits.len() >= scan.want);
         if enough {
             return found;
@@ -344,18 +370,27 @@ fn scan_thread(
     }
 }
 
-#[allow(clippy::too_many_arguments, reason = "one call site, all of them facts of one search")]
+/// What one search works with.
+struct Work<'w> {
+    catalogs: &'w [Catalog],
+    /// Names by key.
+    names: &'w HashMap<String, String>,
+    /// The threads that are searched, where that is not all.
+    searched: Option<&'w HashSet<String>>,
+    /// Threads were named, so each is searched through its whole history.
+    explicit: bool,
+    hints: Hints<'w>,
+}
+
 fn scan_once(
-    catalogs: &[Catalog],
+    work: &Work<'_>,
     c: Candidate,
     key: &str,
     order_ms: i64,
     scan: &Scan<'_>,
-    names: &HashMap<String, String>,
-    searched: Option<&HashSet<String>>,
-    explicit: bool,
     buffer: &mut Vec<u8>,
 ) -> Option<Found> {
+    let &Work { catalogs, names, searched, explicit, .. } = work;
     let mut hits: Vec<(Option<PathBuf>, RawHit)> = Vec::new();
     if (scan.speakers.is_empty() || scan.speakers.contains(&Speaker::Name))
         && let Some(name) = names.get(key)
@@ -399,7 +434,17 @@ fn scan_once(
     if g.files.len() == 1 && !explicit {
         let entry = &catalog.files[g.files[0] as usize];
         let path = entry.path_in(catalog.home.path());
-        let (raw, problem) = scan.file(&path, entry.name.form, entry.size, row::follow(entry), buffer);
+        let here = match work.hints.look(home, entry) {
+            Look::All => true,
+            Look::Nowhere => false,
+            // A hit is looked for first; where there is one, the file is scanned as any other.
+            Look::Ranges(ranges) => scan.any_in(&path, row::follow(entry), &ranges, buffer).unwrap_or(true),
+        };
+        let (raw, problem) = if here {
+            scan.file(&path, entry.name.form, entry.size, row::follow(entry), buffer)
+        } else {
+            (vec![], None)
+        };
         found.stopped = raw.len() >= scan.want;
         found.problem = problem;
         found.hits.extend(raw.into_iter().map(|h| (Some(path.clone()), h)));

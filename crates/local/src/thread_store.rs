@@ -13,6 +13,7 @@ mod update;
 mod writing;
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -89,6 +90,8 @@ struct Inner {
     durability: Durability,
     patience: Duration,
     live: Registry<Live>,
+    /// The index is being filled behind a list.
+    filling: Arc<AtomicBool>,
 }
 
 impl LocalThreadStore {
@@ -104,10 +107,16 @@ impl LocalThreadStore {
         let LocalOptions { home, sqlite_home, durability, index, patience } = options;
         let home = Home::new(home);
         let read = LocalStore::new(vec![home.clone()], sqlite_home.clone());
+        let read = match &index {
+            Some(place) => read.with_index(place.clone()),
+            None => read,
+        };
+        let filling = Arc::new(AtomicBool::new(false));
         let disk = Arc::new(RealDisk);
         let live = Registry::default();
         let opened_index = OnceLock::new();
-        let inner = Inner { home, sqlite_home, read, index, opened_index, disk, clock, durability, patience, live };
+        let inner =
+            Inner { home, sqlite_home, read, index, opened_index, disk, clock, durability, patience, live, filling };
         Self { inner: Arc::new(inner) }
     }
 

@@ -64,6 +64,23 @@ impl Kind {
             _ => Self::Other,
         }
     }
+
+    /// The `type` that a wrapped record of this kind has; `None` for bare records and for kinds that are not known.
+    #[must_use]
+    pub fn type_name(self) -> Option<&'static str> {
+        Some(match self {
+            Self::SessionMeta => "session_meta",
+            Self::ResponseItem => "response_item",
+            Self::EventMsg => "event_msg",
+            Self::TurnContext => "turn_context",
+            Self::Compacted => "compacted",
+            Self::WorldState => "world_state",
+            Self::TokenUsageRecord => "token_usage_record",
+            Self::InterAgent => "inter_agent_communication",
+            Self::InterAgentMetadata => "inter_agent_communication_metadata",
+            Self::BareMeta | Self::BareState | Self::BareItem | Self::Other => return None,
+        })
+    }
 }
 
 /// An envelope, borrowed from its line.
@@ -190,6 +207,14 @@ fn string(raw: &RawValue) -> Option<Cow<'_, str>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn types_go_both_ways() {
+        for name in ["session_meta", "response_item", "event_msg", "compacted", "inter_agent_communication_metadata"] {
+            assert_eq!(Kind::from_type(name).type_name(), Some(name));
+        }
+        assert_eq!(Kind::from_type("later").type_name(), None);
+    }
 
     #[test]
     fn chooses_by_shape() {

@@ -2,10 +2,12 @@
 //!
 //! Most records are told by their prefix alone; only the few that carry something a list shows are parsed.
 
+use std::collections::BTreeSet;
+
 use crate::UtcMillis;
 use crate::damage::{DamageReason, LineState, check_line, trim};
 use crate::envelope::{Envelope, Kind};
-use crate::item::{Item, ItemBody, Origin};
+use crate::item::{FileChange, Item, ItemBody, Origin};
 use crate::meta::SessionMeta;
 use crate::preview;
 use crate::sniff::{self, Sniffed};
@@ -50,10 +52,15 @@ pub struct FoldLine<'a> {
 /// How many damaged places are kept with their place; the rest is only counted.
 pub const DAMAGE_SHOWN: usize = 5;
 
+/// So many files are kept of one rollout.
+const TOUCHED: usize = 10_000;
+
 /// The state of the fold, and its result.
 #[derive(Debug, Clone)]
 pub struct Fold {
     check: Check,
+    /// How many damaged places keep their place.
+    kept: usize,
     /// The first header.
     pub header: Option<SessionMeta>,
     /// Damaged lines stood before the header, so it may be a copy of another thread's.
@@ -87,6 +94,8 @@ pub struct Fold {
     event: Account,
     response: Account,
     agent_first: Option<String>,
+    /// Files that it says were changed, as it names them; only with [`Check::Whole`].
+    pub touched: BTreeSet<String>,
 }
 
 /// What one account tells: previews and turns.
@@ -104,8 +113,15 @@ impl Fold {
     /// A fold that has seen nothing.
     #[must_use]
     pub fn new(check: Check) -> Self {
+        Self::keeping(check, DAMAGE_SHOWN)
+    }
+
+    /// The same, with another number of damaged places kept with their place.
+    #[must_use]
+    pub fn keeping(check: Check, kept: usize) -> Self {
         Self {
             check,
+            kept,
             header: None,
             header_after_damage: false,
             accounts: Accounts::default(),
@@ -124,6 +140,7 @@ impl Fold {
             event: Account::default(),
             response: Account::default(),
             agent_first: None,
+            touched: BTreeSet::new(),
         }
     }
 
@@ -189,7 +206,7 @@ impl Fold {
     /// Notes a damaged place.
     pub fn note(&mut self, line: Option<u64>, offset: u64, reason: DamageReason) {
         self.damaged += 1;
-        if self.damage.len() < DAMAGE_SHOWN {
+        if self.damage.len() < self.kept {
             self.damage.push(Damage { line, offset, reason });
         }
     }
@@ -242,6 +259,12 @@ impl Fold {
         match s.kind {
             Kind::SessionMeta => return self.header(record, s.timestamp, line),
             _ if self.is_context(s.ordinal) => {}
+            Kind::EventMsg | Kind::ResponseItem if self.check == Check::Whole && may_change_files(record, &s) => {
+                if let Some(item) = parse(record) {
+                    self.touch(&item.body);
+                }
+                if s.kind == Kind::EventMsg { self.event(record, &s) } else { self.response(record, &s) }
+            }
             Kind::TurnContext => {
                 self.settings_line.clear();
                 self.settings_line.extend_from_slice(record);
@@ -427,7 +450,20 @@ impl Fold {
         }
     }
 
+    /// Keeps the files that a patch changes.
+    fn touch(&mut self, body: &ItemBody) {
+        let ItemBody::Patch { changes, .. } = body else { return };
+        for file in changes.iter().flat_map(FileChange::files) {
+            if self.touched.len() < TOUCHED && !self.touched.contains(file) {
+                self.touched.insert(file.to_owned());
+            }
+        }
+    }
+
     fn take(&mut self, item: &Item, timestamp: &[u8]) {
+        if self.check == Check::Whole {
+            self.touch(&item.body);
+        }
         match &item.body {
             ItemBody::UserMessage { text, images } => {
                 self.has_user = true;
@@ -511,5 +547,17 @@ fn step(account: &mut Account, signal: Signal, timestamp: &[u8]) {
         Step::Hold => account.held = time(),
         Step::BeginHeld(_) => account.turn_started = account.held.or(account.turn_started),
         Step::Stay | Step::End(_) | Step::RollBack(_) => {}
+    }
+}
+
+/// Whether a record is one of those that tell of changed files.
+fn may_change_files(record: &[u8], s: &Sniffed<'_>) -> bool {
+    match s.payload_type {
+        b"patch_apply_end" => true,
+        b"item_completed" => sniff::item_type(&record[s.payload_at..]) == Some(b"FileChange"),
+        b"function_call" | b"custom_tool_call" | b"local_shell_call" => {
+            memchr::memmem::find(record, b"*** Begin Patch").is_some()
+        }
+        _ => false,
     }
 }

@@ -62,6 +62,13 @@ pub struct FileChange {
     pub diff: String,
 }
 
+impl FileChange {
+    /// The files that it names: two where one was moved.
+    pub fn files(&self) -> impl Iterator<Item = &str> {
+        self.path.split(" -> ").filter(|path| !path.is_empty())
+    }
+}
+
 /// What an item says.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ItemBody {

@@ -21,6 +21,7 @@ pub mod text;
 pub mod time;
 pub mod tokens;
 pub mod turns;
+pub mod visible;
 
 pub use damage::{DamageReason, LineState, check_line};
 pub use envelope::{Envelope, Kind, Shape};

@@ -87,6 +87,14 @@ pub fn speaker(item: &Item) -> Option<Speaker> {
     }
 }
 
+/// The `type` of a long record and that of its payload, as far as its head says them.
+#[must_use]
+pub fn types(head: &[u8]) -> (Option<String>, Option<String>) {
+    let mut texts = Texts::default();
+    StringWalker::default().feed(crate::damage::trim(head), &mut |walker, event| texts.take(walker, &event));
+    (texts.outer, texts.inner)
+}
+
 /// Time and ordinal of a long record.
 #[must_use]
 pub fn envelope(head: &[u8]) -> (Option<crate::UtcMillis>, Option<u64>) {

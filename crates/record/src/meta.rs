@@ -32,7 +32,7 @@ pub struct HistoryBase {
 }
 
 /// Git facts at the time the file was made.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GitInfo {
     /// Commit hash.
     pub sha: Option<String>,
@@ -43,7 +43,7 @@ pub struct GitInfo {
 }
 
 /// Who started a thread, coarsely: what the default list shows and hides.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SourceClass {
     /// A person, at a terminal, in an editor or a desktop program, or not known.

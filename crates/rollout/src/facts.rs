@@ -5,11 +5,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use threadkeep_record::damage::DamageReason;
-use threadkeep_record::fold::{Check, Damage, Fold};
+use threadkeep_record::fold::{Check, DAMAGE_SHOWN, Damage, Fold};
 use threadkeep_record::{SessionMeta, TokenUsage, UtcMillis};
 
 use crate::name::Form;
-use crate::records::{BUFFER, LineReader};
+use crate::records::{BUFFER, LineReader, RawLine};
 use crate::source::{Follow, open_file};
 use crate::tail::tail_of;
 
@@ -70,16 +70,62 @@ pub struct WholeFacts {
     pub ordinals: Option<(u64, u64)>,
     /// Decoded bytes.
     pub bytes: u64,
+    /// Files that its records say were changed, as they name them; only where every record was parsed.
+    pub touched: Vec<String>,
 }
+
+/// How the fold found a line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Judged {
+    /// A record, or blank.
+    Sound,
+    /// Something was noted of it: damage, or an ordinal out of order.
+    Doubtful,
+}
+
+/// Looks at the lines of a file while its facts are read, so that both cost one reading.
+pub trait Observer {
+    /// How many damaged places are kept with their place; the rest is only counted.
+    fn damage_kept(&self) -> usize {
+        DAMAGE_SHOWN
+    }
+
+    /// The next line; of a long one its head.
+    fn line(&mut self, _line: &RawLine<'_>, _judged: Judged) {}
+
+    /// A part of the long line whose head was given last, from its first byte on. Only where the whole file is read.
+    fn long_part(&mut self, _part: &[u8]) {}
+
+    /// The end of that line: its length in bytes, and whether a line feed (not counted) ended it.
+    fn long_end(&mut self, _length: u64, _terminated: bool) {}
+}
+
+/// Looks at nothing.
+#[derive(Debug, Clone, Copy)]
+pub struct Nobody;
+
+impl Observer for Nobody {}
 
 /// Reads a file. Never fails: what cannot be read is damage.
 #[must_use]
 pub fn read(path: &Path, form: Form, size: u64, follow: Follow, depth: Depth) -> FileFacts {
+    read_observed(path, form, size, follow, depth, &mut Nobody)
+}
+
+/// Reads a file while another looks on.
+pub fn read_observed<O: Observer>(
+    path: &Path,
+    form: Form,
+    size: u64,
+    follow: Follow,
+    depth: Depth,
+    observer: &mut O,
+) -> FileFacts {
     let (check, whole) = match depth {
         Depth::Head | Depth::HeadAndTail => (Check::Ends, false),
         Depth::Whole(check) => (check, true),
     };
-    let mut fold = Fold::new(check);
+    let mut fold = Fold::keeping(check, observer.damage_kept());
     let mut bytes = 0;
     let mut reached_end = false;
     if size == 0 && form != Form::Zstd {
@@ -103,13 +149,17 @@ pub fn read(path: &Path, form: Form, size: u64, follow: Follow, depth: Depth) ->
                 };
                 bytes = line.offset + line.bytes.len() as u64 + u64::from(line.terminated);
                 let long = line.long;
+                let damaged = fold.damaged;
                 fold.line(line.into());
+                observer.line(&line, if fold.damaged > damaged { Judged::Doubtful } else { Judged::Sound });
                 if long && whole {
                     let (offset, number) = (line.offset, line.number);
                     let mut last = b' ';
                     let (length, terminated) = lines.stream_long(|part| {
                         last = part.iter().rev().find(|b| !b.is_ascii_whitespace()).copied().unwrap_or(last);
+                        observer.long_part(part);
                     });
+                    observer.long_end(length, terminated);
                     bytes = offset + length + u64::from(terminated);
                     if !terminated && last != b'}' {
                         fold.note(Some(number), offset, DamageReason::TornTail);
@@ -154,14 +204,14 @@ pub fn read(path: &Path, form: Form, size: u64, follow: Follow, depth: Depth) ->
                 }
             }
             // The end of a compressed file is behind all the rest of it.
-            None => return read(path, form, size, follow, Depth::Whole(Check::Ends)),
+            None => return read_observed(path, form, size, follow, Depth::Whole(Check::Ends), observer),
             Some(Err(_)) => {}
         }
     }
     facts
 }
 
-fn finish(fold: Fold, whole: bool, reached_end: bool, bytes: u64) -> FileFacts {
+fn finish(mut fold: Fold, whole: bool, reached_end: bool, bytes: u64) -> FileFacts {
     let whole = (whole || reached_end).then(|| WholeFacts {
         records: fold.records,
         turns: fold.turns(),
@@ -169,6 +219,7 @@ fn finish(fold: Fold, whole: bool, reached_end: bool, bytes: u64) -> FileFacts {
         tokens: fold.tokens(),
         ordinals: fold.ordinals,
         bytes,
+        touched: std::mem::take(&mut fold.touched).into_iter().collect(),
     });
     let model = fold.model();
     FileFacts {
@@ -182,5 +233,57 @@ fn finish(fold: Fold, whole: bool, reached_end: bool, bytes: u64) -> FileFacts {
         whole,
         damaged: fold.damaged,
         damage: fold.damage,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Default)]
+    struct Lines {
+        lines: Vec<(u64, u64, Judged)>,
+        long: u64,
+        ended: Option<(u64, bool)>,
+    }
+
+    impl Observer for Lines {
+        fn damage_kept(&self) -> usize {
+            1
+        }
+
+        fn line(&mut self, line: &RawLine<'_>, judged: Judged) {
+            self.lines.push((line.number, line.offset, judged));
+        }
+
+        fn long_part(&mut self, part: &[u8]) {
+            self.long += part.len() as u64;
+        }
+
+        fn long_end(&mut self, length: u64, terminated: bool) {
+            self.ended = Some((length, terminated));
+        }
+    }
+
+    #[test]
+    fn an_observer_sees_every_line_and_what_was_noted_of_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("rollout-x.jsonl");
+        let long = format!("{{\"type\":\"later\",\"payload\":\"{}\"}}", "x".repeat(9 << 20));
+        let text = format!("{{\"a\":1}}\n%%%\n\n{long}\n%%%\n");
+        std::fs::write(&path, &text).unwrap();
+        let mut seen = Lines::default();
+        let depth = Depth::Whole(Check::Whole);
+        let facts = read_observed(&path, Form::Plain, text.len() as u64, Follow::Links, depth, &mut seen);
+        let judged: Vec<Judged> = seen.lines.iter().map(|(.., judged)| *judged).collect();
+        use Judged::{Doubtful, Sound};
+        assert_eq!(judged, [Sound, Doubtful, Sound, Sound, Doubtful]);
+        assert_eq!(
+            seen.lines.iter().map(|(n, at, _)| (*n, *at)).collect::<Vec<_>>()[..4],
+            [(1, 0), (2, 8), (3, 12), (4, 13)]
+        );
+        assert_eq!((seen.long, seen.ended), (long.len() as u64, Some((long.len() as u64, true))));
+        // Two bad lines and no header; one place is kept.
+        assert_eq!((facts.damaged, facts.damage.len()), (3, 1));
     }
 }

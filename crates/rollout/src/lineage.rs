@@ -265,6 +265,8 @@ pub struct History {
     pub spans: Vec<Span>,
     /// Why it is not whole.
     pub missing: Vec<DamageReason>,
+    /// The rollouts of other threads that it refers to, whether they are there or not.
+    pub asked: Vec<ThreadId>,
 }
 
 /// Chains are no longer than this; a longer one is a loop or not a history.
@@ -292,6 +294,9 @@ pub fn history(
         let seen: Vec<PathBuf> = out.spans.iter().map(|s| s.path.clone()).collect();
         let is_named = |m: &Member| m.entry.name.segment == Some(base.thread_id);
         let own = Some(base.thread_id) == id || members.iter().any(is_named);
+        if !own {
+            out.asked.push(base.thread_id);
+        }
         let mut candidates: Vec<Member> = if own { members.to_vec() } else { find(base.thread_id) };
         if candidates.iter().any(is_named) {
             candidates.retain(is_named);

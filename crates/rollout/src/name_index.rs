@@ -68,6 +68,12 @@ impl NameIndex {
         self.names.get(&id).map(|(name, _)| name.as_str())
     }
 
+    /// The line of the index that says it, from 1.
+    #[must_use]
+    pub fn line(&self, id: ThreadId) -> Option<u64> {
+        self.names.get(&id).map(|(_, line)| *line)
+    }
+
     /// All ids with a name, newest entry first.
     #[must_use]
     pub fn named(&self) -> Vec<(ThreadId, &str)> {

@@ -3,12 +3,12 @@
 #[cfg(target_os = "linux")]
 mod linux;
 #[cfg(target_os = "linux")]
-pub use linux::{all_write_locks, holder_facts, host_name, identity, identity_of, lock_table, read_folder};
+pub use linux::{all_write_locks, holder_facts, host_name, identity, identity_of, lock_table, read_folder, stat_known};
 
 #[cfg(not(target_os = "linux"))]
 mod other;
 #[cfg(not(target_os = "linux"))]
-pub use other::{all_write_locks, holder_facts, host_name, identity, identity_of, lock_table, read_folder};
+pub use other::{all_write_locks, holder_facts, host_name, identity, identity_of, lock_table, read_folder, stat_known};
 
 /// What a folder entry is.
 pub enum EntryKind {
@@ -29,10 +29,25 @@ pub struct FileStat {
     pub size: u64,
     /// Modification time, nanoseconds since the Unix epoch.
     pub mtime_ns: i64,
+    /// Time of the last change of the file or of what the system keeps about it; 0 where there is no such time.
+    pub ctime_ns: i64,
     /// Device.
     pub dev: u64,
     /// Inode.
     pub ino: u64,
+}
+
+/// Tells one state of a folder from others: its names only change with these.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct FolderMark {
+    /// Device.
+    pub dev: u64,
+    /// Inode.
+    pub ino: u64,
+    /// Modification time, nanoseconds since the Unix epoch.
+    pub mtime_ns: i64,
+    /// Time of the last change of any kind.
+    pub ctime_ns: i64,
 }
 
 /// A lock in the system's table: device (major, minor) and inode of the file, and the holder.

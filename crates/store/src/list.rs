@@ -91,6 +91,12 @@ pub struct ListQuery {
     /// Only threads with a name.
     #[serde(skip_serializing_if = "is_false")]
     pub named: bool,
+    /// On this git branch.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub branch: Option<String>,
+    /// Changed this file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
     /// Name or preview holds this text, in any case.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub matching: Option<String>,

@@ -1,11 +1,11 @@
 //! A thread as lists and reads give it.
 
-use serde::Serialize;
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 use threadkeep_record::{GitInfo, HistoryMode, ThreadId, TokenUsage, UtcMillis};
 
 /// A thread. Facts that are not known, or were not read, are `None`; never guessed.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Thread {
     /// Id; `None` for a file that names none.
     pub id: Option<ThreadId>,
@@ -69,15 +69,20 @@ pub struct Thread {
     pub damage: DamageReport,
 }
 
+/// One of a few words.
+pub type Word = &'static str;
+
 /// A file of a thread.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ThreadFile {
     /// Path, relative to the home where under it.
     pub path: String,
     /// `plain`, `zstd` or `json`.
-    pub kind: &'static str,
+    #[serde(deserialize_with = "word")]
+    pub kind: Word,
     /// `head`, `segment` or `copy`.
-    pub role: &'static str,
+    #[serde(deserialize_with = "word")]
+    pub role: Word,
     /// Bytes on disk.
     pub bytes: u64,
     /// Records, where the whole file was read.
@@ -85,7 +90,7 @@ pub struct ThreadFile {
 }
 
 /// Damage in a thread.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DamageReport {
     /// Damaged places.
     pub records: u64,
@@ -94,7 +99,7 @@ pub struct DamageReport {
 }
 
 /// A damaged place.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DamageEntry {
     /// The file.
     pub path: String,
@@ -104,4 +109,14 @@ pub struct DamageEntry {
     pub offset: u64,
     /// What is wrong.
     pub reason: String,
+}
+
+/// One of the words that a file's kind and role are told with.
+fn word<'de, D: Deserializer<'de>>(from: D) -> Result<Word, D::Error> {
+    let text = std::borrow::Cow::<'de, str>::deserialize(from)?;
+    let known = ["plain", "zstd", "json", "head", "segment", "copy"];
+    known
+        .into_iter()
+        .find(|w| *w == text)
+        .ok_or_else(|| serde::de::Error::custom(format!("not a word of a file: {text}")))
 }

@@ -1,9 +1,12 @@
 //! What is measured on a home.
 
 use std::cell::RefCell;
+use std::collections::{HashMap, HashSet};
 use std::fs;
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
@@ -39,9 +42,13 @@ pub struct Suite<'a> {
 /// Where threadkeep may keep its index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Index {
-    /// A directory that is empty at each start.
+    /// Nowhere.
     None,
-    /// The same directory for all, filled before.
+    /// In a directory that is empty at each start.
+    Begun,
+    /// Where the one before began.
+    Again,
+    /// In the same directory for all, filled before.
     Filled,
 }
 
@@ -50,7 +57,7 @@ impl Suite<'_> {
         let terms = self.terms()?;
         self.progress("checking the answers");
         self.check(&terms, Index::None)?;
-        let indexed = self.fill_index(&terms)?;
+        let indexed = self.fill_index()?;
         if indexed {
             self.check(&terms, Index::Filled).context("with an index")?;
         } else {
@@ -75,7 +82,10 @@ impl Suite<'_> {
     fn terms(&self) -> Result<Terms> {
         let listed: Vec<&Entry> = self.manifest.iter().filter(|e| e.listed_by_default()).collect();
         ensure!(!listed.is_empty(), "the manifest has no thread that a list would show");
-        Ok(Terms { rare: listed[listed.len() / 3].needle.clone() })
+        let mut cwds: HashMap<&str, usize> = HashMap::new();
+        listed.iter().for_each(|e| *cwds.entry(&e.cwd).or_default() += 1);
+        let rare_cwd = cwds.into_iter().min_by_key(|(cwd, n)| (*n, *cwd)).map_or("", |(cwd, _)| cwd).to_owned();
+        Ok(Terms { rare: listed[listed.len() / 3].needle.clone(), rare_cwd })
     }
 
     fn check(&self, terms: &Terms, index: Index) -> Result<()> {
@@ -87,36 +97,88 @@ impl Suite<'_> {
 
     fn index_dir(&self, index: Index) -> PathBuf {
         self.scratch.join(match index {
-            Index::None => format!("{}-index-empty", self.name),
+            Index::None | Index::Begun | Index::Again => format!("{}-index-empty", self.name),
             Index::Filled => format!("{}-index", self.name),
         })
     }
 
     fn threadkeep_command(&self, args: &[&str], index: Index) -> Result<Command> {
+        let mut command = self.threadkeep.on(self.home, args);
+        if index == Index::None {
+            command.env("THREADKEEP_NO_INDEX", "1");
+            return Ok(command);
+        }
         let dir = self.index_dir(index);
-        if index == Index::None && dir.exists() {
+        if index == Index::Begun && dir.exists() {
             fs::remove_dir_all(&dir).with_context(|| format!("cannot empty {}", dir.display()))?;
         }
         fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
-        let mut command = self.threadkeep.on(self.home, args);
         command.env("THREADKEEP_INDEX_DIR", dir);
         Ok(command)
     }
 
-    /// Uses the command until its index is complete; whether it has come to that.
-    fn fill_index(&self, terms: &Terms) -> Result<bool> {
-        for _ in 0..10 {
-            let run = |args: &[&str]| self.threadkeep.json(self.threadkeep_command(args, Index::Filled)?, &[0]);
-            run(&["search", &terms.rare])?;
-            let state = run(&["list"])?["index"]["state"].take();
-            if state == "fresh" {
-                return Ok(true);
+    /// Builds the index; whether there is one then.
+    fn fill_index(&self) -> Result<bool> {
+        let run = |args: &[&str]| self.threadkeep.json(self.threadkeep_command(args, Index::Filled)?, &[0]);
+        run(&["reindex"])?;
+        // The first list remembers the folders.
+        run(&["list"])?;
+        Ok(run(&["list"])?["index"]["state"] == "fresh")
+    }
+
+    /// All pages, one command after the other, until there is no more. Every thread once.
+    fn walk_pages(&self) -> Result<Duration> {
+        let began = Instant::now();
+        let mut seen = HashSet::new();
+        let mut cursor: Option<String> = None;
+        loop {
+            let mut args = vec!["list", "--include", "exec,subagents,empty", "--limit", "10000"];
+            if let Some(cursor) = &cursor {
+                args.extend(["--cursor", cursor]);
             }
-            if state != "partial" {
+            let page = self.threadkeep.json(self.threadkeep_command(&args, Index::Filled)?, &[0])?;
+            for thread in page["threads"].as_array().context("a page has threads")? {
+                ensure!(seen.insert(thread["id"].as_str().unwrap_or_default().to_owned()), "a thread came twice");
+            }
+            cursor = page["next_cursor"].as_str().map(str::to_owned);
+            if cursor.is_none() {
                 break;
             }
         }
-        Ok(false)
+        let took = began.elapsed();
+        let wanted = self.manifest.iter().filter(|e| !e.archived).count();
+        ensure!(seen.len() == wanted, "{} of {wanted} threads were walked", seen.len());
+        Ok(took)
+    }
+
+    /// How long it takes until the first page is printed, while the index is being begun behind it.
+    fn first_byte(&self) -> Result<Duration> {
+        let mut command = self.threadkeep_command(&["list"], Index::Begun)?;
+        let began = Instant::now();
+        let mut child = command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::null()).spawn()?;
+        let mut page = Vec::new();
+        child.stdout.take().context("a pipe")?.read_to_end(&mut page)?;
+        let took = began.elapsed();
+        child.wait()?;
+        let page: Value = serde_json::from_slice(&page)?;
+        ensure!(page["threads"].as_array().is_some_and(|t| !t.is_empty()), "a page without threads");
+        Ok(took)
+    }
+
+    /// Lists, each beginning with nothing, until the index knows every thread: what a first use costs in all.
+    fn first_use(&self) -> Result<Duration> {
+        let mut total = Duration::ZERO;
+        for n in 0..50 {
+            let index = if n == 0 { Index::Begun } else { Index::Again };
+            let command = self.threadkeep_command(&["list"], index)?;
+            let began = Instant::now();
+            let page = self.threadkeep.json(command, &[0])?;
+            if page["index"]["state"] == "fresh" {
+                return Ok(total);
+            }
+            total += began.elapsed();
+        }
+        anyhow::bail!("the index is never finished")
     }
 
     /// Measures its cold start, and leaves a server that is warm. The twin must outlive the server.
@@ -200,6 +262,43 @@ impl Suite<'_> {
             later.extend(listing());
             later.push(self.subject(&["list"], Index::Filled));
             groups.push(Group { title: "later list, with an index".to_owned(), variants: later });
+            let rare: &'a str = terms.rare_cwd.as_str();
+            for (what, args) in [
+                ("a rare directory", vec!["list", "--cwd", rare]),
+                ("oldest first, everything", vec!["list", "--all", "--asc"]),
+                ("text of previews", vec!["list", "--match", terms.rare.as_str()]),
+            ] {
+                let variants = vec![walk(), self.subject(&args, Index::Filled)];
+                groups.push(Group { title: format!("later list, {what}, with an index"), variants });
+            }
+            let timed = |name: &str, work: Box<dyn Fn() -> Result<Duration> + 'a>| Variant {
+                role: Role::Subject,
+                name: name.to_owned(),
+                short: "threadkeep",
+                work: Work::Timed(work),
+            };
+            groups.push(Group {
+                title: "walk of all pages that are not archived".to_owned(),
+                variants: vec![
+                    walk(),
+                    timed("threadkeep list --limit 10000, page after page", Box::new(|| self.walk_pages())),
+                ],
+            });
+            groups.push(Group {
+                title: "first page while the index is begun".to_owned(),
+                variants: vec![walk(), timed("threadkeep list: until the page is out", Box::new(|| self.first_byte()))],
+            });
+            groups.push(Group {
+                title: "metadata of all threads into the index".to_owned(),
+                variants: vec![
+                    self.shell("all heads", ALL_HEADS),
+                    timed("threadkeep list, again until it is fresh", Box::new(|| self.first_use())),
+                ],
+            });
+            groups.push(Group {
+                title: "everything into the index, text too".to_owned(),
+                variants: vec![self.rg(&terms.rare), self.subject(&["reindex"], Index::Begun)],
+            });
         }
         Ok(groups)
     }
@@ -208,6 +307,7 @@ impl Suite<'_> {
         let note = match index {
             Index::None => "",
             Index::Filled => " (index)",
+            Index::Begun | Index::Again => " (index begun)",
         };
         let args = args.to_vec();
         Variant {

@@ -195,7 +195,12 @@ pub fn cannot_hard_link(e: &io::Error) -> bool {
 }
 
 /// Not known here.
-pub fn flock_table() -> Vec<(u64, u64, u32)> {
+pub fn lock_rows() -> io::Result<Vec<(u64, u64, u32)>> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+/// Not known here.
+pub fn lock_openers() -> Vec<(u64, u64, u32)> {
     vec![]
 }
 

@@ -281,11 +281,11 @@ pub fn cannot_hard_link(e: &io::Error) -> bool {
     )
 }
 
-/// The processes that hold a `flock` of some kind, by device and inode of the file. Empty where `/proc` is not there.
+/// The rows of the system's table of `flock`s: device and inode of the file, and the process that took the lock. That
+/// process may be gone while others that inherited the lock hold it.
 #[cfg(target_os = "linux")]
-pub fn flock_table() -> Vec<(u64, u64, u32)> {
-    let Ok(text) = std::fs::read_to_string("/proc/locks") else { return vec![] };
-    text.lines().filter_map(flock_row).collect()
+pub fn lock_rows() -> io::Result<Vec<(u64, u64, u32)>> {
+    Ok(std::fs::read_to_string("/proc/locks")?.lines().filter_map(flock_row).collect())
 }
 
 #[cfg(target_os = "linux")]
@@ -300,7 +300,40 @@ fn flock_row(line: &str) -> Option<(u64, u64, u32)> {
 
 /// Not known here.
 #[cfg(not(target_os = "linux"))]
-pub fn flock_table() -> Vec<(u64, u64, u32)> {
+pub fn lock_rows() -> io::Result<Vec<(u64, u64, u32)>> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+/// The living processes that have a lock file (`*.lock`) open through which a `flock` is held, taken by them or
+/// inherited: device and inode of the file, and the process. Processes whose files may not be looked at are left out.
+#[cfg(target_os = "linux")]
+pub fn lock_openers() -> Vec<(u64, u64, u32)> {
+    let mut all = Vec::new();
+    for process in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
+        let Some(pid) = process.file_name().to_str().and_then(|n| n.parse::<u32>().ok()) else { continue };
+        for open in std::fs::read_dir(process.path().join("fd")).into_iter().flatten().flatten() {
+            let path = open.path();
+            // Most open files are told by their names; only locks are looked at further.
+            if !std::fs::read_link(&path).is_ok_and(|to| to.as_os_str().as_bytes().ends_with(b".lock")) {
+                continue;
+            }
+            // Someone who waits for the lock has the file open too, but no lock through it.
+            let info = std::fs::read_to_string(process.path().join("fdinfo").join(open.file_name()));
+            if !info.is_ok_and(|i| i.lines().any(|l| l.starts_with("lock:") && l.contains("FLOCK"))) {
+                continue;
+            }
+            if let Ok(stat) = fs::stat(&path) {
+                let stat = facts(&stat);
+                all.push((stat.dev, stat.ino, pid));
+            }
+        }
+    }
+    all
+}
+
+/// Not known here.
+#[cfg(not(target_os = "linux"))]
+pub fn lock_openers() -> Vec<(u64, u64, u32)> {
     vec![]
 }
 

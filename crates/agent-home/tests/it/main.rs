@@ -5,12 +5,14 @@ mod place;
 
 mod behaviours;
 mod crash;
+mod doubt;
 mod exposing;
 mod failing;
 mod files;
 mod keys;
 mod leaving;
 mod migration;
+mod moving;
 mod names;
 mod pruning;
 mod reports;

@@ -14,16 +14,16 @@ use threadkeep_record::UtcMillis;
 
 use crate::place::{DAY, NOW, Place, fork, key, log, name, record, run_at, touch};
 
-fn shared(place: &Place) -> SharedHome {
+pub fn shared(place: &Place) -> SharedHome {
     SharedHome::open(&place.shared(), std::sync::Arc::new(Unwatched)).unwrap()
 }
 
-fn days(n: i64) -> UtcMillis {
+pub fn days(n: i64) -> UtcMillis {
     UtcMillis(NOW.0 - n * DAY)
 }
 
 /// A store that was last used so many days ago, with one rollout of that time.
-fn store(place: &Place, key: &StoreKey, n: u32, ago: i64) -> std::path::PathBuf {
+pub fn store(place: &Place, key: &StoreKey, n: u32, ago: i64) -> std::path::PathBuf {
     let task = format!("made-{n}");
     let options = threadkeep_agent_home::Options { key: Some(key.clone()), ..place.options(&task) };
     drop(run_at(&options, days(ago)));
@@ -33,11 +33,11 @@ fn store(place: &Place, key: &StoreKey, n: u32, ago: i64) -> std::path::PathBuf 
     place.store(key)
 }
 
-fn policy(days: u64) -> Policy {
+pub fn policy(days: u64) -> Policy {
     Policy { retention: Some(Duration::from_secs(days * 24 * 3600)), max_bytes: None }
 }
 
-fn clean(place: &Place, profile: &str, policy: Policy) -> Pruned {
+pub fn clean(place: &Place, profile: &str, policy: Policy) -> Pruned {
     let dry = prune(&shared(place), profile, policy, NOW, Carry::Out).unwrap();
     let done = prune(&shared(place), profile, policy, NOW, Carry::Through).unwrap();
     assert_eq!(dry.plan, done.plan, "a dry run shows what a real one does");
@@ -45,7 +45,7 @@ fn clean(place: &Place, profile: &str, policy: Policy) -> Pruned {
     done
 }
 
-fn because(done: &Pruned, key: &StoreKey) -> String {
+pub fn because(done: &Pruned, key: &StoreKey) -> String {
     done.plan.iter().find(|d| d.store == key.path()).map(|d| d.because.text()).unwrap_or_default()
 }
 
@@ -238,7 +238,8 @@ fn a_budget_that_a_reference_diverts_does_not_take_another_base() {
 fn invariant_9_freed_bytes_are_blocks_really_freed() {
     let place = Place::new();
     let dir = store(&place, &key("", "a1", "i1"), 1, 20);
-    let linked = place.write(format!("shared/sessions/{}", name(2)), vec![b'x'; 1 << 20]);
+    let linked = place
+        .write(format!("shared/sessions/{}", name(2)), record(2, &days(20).to_string(), "") + &" ".repeat(1 << 20));
     fs::hard_link(&linked, dir.join("sessions").join(name(2))).unwrap();
     let sparse = fs::File::create(dir.join("sessions/hole")).unwrap();
     sparse.set_len(1 << 30).unwrap();
@@ -277,13 +278,23 @@ fn invariant_10_any_doubt_means_keep() {
 }
 
 #[test]
-fn a_store_without_a_manifest_waits() {
+fn a_store_without_a_manifest_waits_and_one_that_holds_something_stays() {
     let place = Place::new();
-    let dir = store(&place, &key("", "a1", "i1"), 1, 2);
-    fs::remove_file(dir.join("store.json")).unwrap();
+    let k = |issue: &str| key("", "a1", issue);
+    // Nothing was ever put into this one: a preparation ended while it was made.
+    let empty = store(&place, &k("empty"), 1, 2);
+    fs::remove_dir_all(empty.join("sessions/2026")).unwrap();
+    // This one was even pinned, as nobody can tell any more.
+    let lost = store(&place, &k("lost"), 2, 2);
+    pin(&shared(&place), &k("lost"), Some(Pin { at: days(2), why: None }), days(2), Duration::ZERO).unwrap();
+    for dir in [&empty, &lost] {
+        fs::remove_file(dir.join("store.json")).unwrap();
+    }
     assert_eq!(clean(&place, "", policy(1)).removed, 0, "it may be one that is being made");
-    let later = UtcMillis(NOW.0 + 2 * DAY);
-    assert_eq!(prune(&shared(&place), "", policy(1), later, Carry::Through).unwrap().removed, 1);
+    let later = UtcMillis(NOW.0 + 40 * DAY);
+    let done = prune(&shared(&place), "", policy(1), later, Carry::Through).unwrap();
+    assert_eq!((done.removed, empty.exists(), lost.join("sessions/2026").join(name(2)).exists()), (1, false, true));
+    assert!(because(&done, &k("lost")).contains("store.json is missing"), "{done:?}");
 }
 
 #[test]
@@ -317,7 +328,10 @@ fn a_link_in_a_store_is_removed_and_not_followed() {
     let place = Place::new();
     let dir = store(&place, &key("", "a1", "i1"), 1, 20);
     let kept = place.write("elsewhere/file", "kept");
-    std::os::unix::fs::symlink(kept.parent().unwrap(), dir.join("sessions/link")).unwrap();
+    // Below `sessions` it would be a place that is not looked into, and keep the store.
+    fs::create_dir_all(dir.join("task-state/t")).unwrap();
+    std::os::unix::fs::symlink(kept.parent().unwrap(), dir.join("task-state/t/link")).unwrap();
+    std::os::unix::fs::symlink(&kept, dir.join("sessions/link")).unwrap();
     assert_eq!(clean(&place, "", policy(14)).removed, 1);
     assert_eq!(fs::read_to_string(kept).unwrap(), "kept");
 }
@@ -362,6 +376,20 @@ fn a_task_that_comes_while_its_store_is_removed_waits_for_the_end_of_it() {
         assert!(dir.join("sessions").is_dir() && lock.exists(), "a new store, under a lock that has a name");
         assert_eq!(clean(&place, "", policy(14)).removed, 0);
     });
+}
+
+#[test]
+fn a_thread_that_is_written_in_an_earlier_systems_store_keeps_our_side_of_it() {
+    let place = Place::new();
+    place.write(format!("shared/multica-sessions/default/a1/i1/{}", name(1)), log(1));
+    let resume = Some(crate::place::id(1));
+    drop(run_at(&threadkeep_agent_home::Options { resume, ..place.issue("one", "i1") }, days(20)));
+    let thread = threadkeep_record::ThreadId::parse(&crate::place::t(1)).unwrap();
+    let lock = threadkeep_rollout::writer_lock::WriterLock::acquire(&place.shared(), thread, "test").unwrap();
+    let done = clean(&place, "", policy(14));
+    assert!(because(&done, &key("", "a1", "i1")).starts_with("being written"), "{done:?}");
+    drop(lock);
+    assert_eq!(clean(&place, "", policy(14)).removed, 1);
 }
 
 #[test]

@@ -103,7 +103,9 @@ fn rekey_moves_a_conversation_whole() {
     assert_eq!(done.report.outcome, Outcome::Resumed(Presence::Present));
     assert_eq!(done.report.names[0].name, "mine");
     drop(done);
-    assert!(matches!(rekey(&shared(&place), &from, &to, NOW, Duration::ZERO), Err(HomeError::Missing { .. })));
+    // Whoever did not hear of the end asks again.
+    let again = rekey(&shared(&place), &from, &to, NOW, Duration::ZERO).unwrap();
+    assert_eq!((again.moved.len(), &*again.notes), (0, &["it was moved by an earlier call".to_owned()][..]));
     // The home of the old key goes on under the new one, with what is its own.
     place.write("tasks/one/memories/m.md", "the conversation's");
     let done = run(&Options { key: Some(to.clone()), resume: Some(id(1)), ..place.options("one") });
@@ -111,15 +113,19 @@ fn rekey_moves_a_conversation_whole() {
     assert!(place.task("one").join("memories/m.md").exists());
     assert!(!place.store(&from).exists());
     drop(done);
-    // Into a store that has something: nothing is overwritten.
+    // Into a store that has something else under the same name: whole or not at all, and nothing is overwritten.
     drop(run(&place.issue("three", "old")));
     place.write(format!("tasks/three/sessions/2026/{}", name(1)), "another");
     place.write(format!("tasks/three/sessions/2026/{}", name(2)), log(2));
-    rekey(&shared(&place), &from, &to, NOW, Duration::ZERO).unwrap();
-    let new = place.store(&to).join("sessions/2026");
+    let error = rekey(&shared(&place), &from, &to, NOW, Duration::ZERO).unwrap_err();
+    assert!(matches!(error, HomeError::Refused { .. }), "{error}");
+    let (old, new) = (place.store(&from).join("sessions/2026"), place.store(&to).join("sessions/2026"));
     assert_eq!(fs::read_to_string(new.join(name(1))).unwrap(), log(1));
+    assert_eq!(fs::read_to_string(old.join(name(1))).unwrap(), "another");
+    assert_eq!((fs::read_to_string(old.join(name(2))).unwrap(), new.join(name(2)).exists()), (log(2), false));
+    fs::remove_file(old.join(name(1))).unwrap();
+    rekey(&shared(&place), &from, &to, NOW, Duration::ZERO).unwrap();
     assert_eq!(fs::read_to_string(new.join(name(2))).unwrap(), log(2));
-    assert_eq!(fs::read_to_string(place.store(&from).join("sessions/2026").join(name(1))).unwrap(), "another");
 }
 
 #[test]

@@ -7,6 +7,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use threadkeep_agent_home::find::Presence;
 use threadkeep_agent_home::outcome::Outcome;
+use threadkeep_agent_home::shared::SharedHome;
+use threadkeep_agent_home::task::checked;
+use threadkeep_agent_home::watch::Unwatched;
 use threadkeep_agent_home::{Options, World, prepare};
 
 use crate::place::{DAY, NOW, Place, id, key, log, mode, name, run, run_at, visible};
@@ -86,12 +89,21 @@ fn the_shared_home_is_no_task_home() {
     place.rollout(1);
     let alias = place.dir.path().join("alias");
     symlink(place.shared(), &alias).unwrap();
-    for bad in [place.shared(), alias, place.shared().join("sessions"), place.shared().join("threadkeep/x")] {
+    let winding = place.dir.path().join("new/../shared/x");
+    let inside = ["sessions", "threadkeep/x", "sub", "sub/of/sub"].map(|n| place.shared().join(n));
+    // The last: whoever deletes that task home deletes the shared home with it.
+    let outside = [place.shared(), alias.clone(), alias.join("sub/x"), winding, place.dir.path().to_owned()];
+    for bad in inside.into_iter().chain(outside) {
         let before = place.snapshot(&place.shared());
         let error = prepare(&Options::new(&bad, place.shared()), &World::at(NOW)).unwrap_err();
-        assert!(error.to_string().contains("shared home"), "{error}");
+        assert!(matches!(error, threadkeep_agent_home::HomeError::Usage { .. }), "{}: {error}", bad.display());
+        assert!(error.to_string().starts_with("the task home "), "{error}");
         assert_eq!(place.snapshot(&place.shared()), before);
-    }
+        assert!(!place.dir.path().join("new").exists());
+    } // Looked at alone, for a mistake here would prepare it.
+    let shared = SharedHome::open(&place.shared(), std::sync::Arc::new(Unwatched)).unwrap();
+    let error = checked(Path::new("/"), &shared.dir).unwrap_err().to_string();
+    assert_eq!(error, "the task home is the root of the file system: /");
 }
 
 #[test]

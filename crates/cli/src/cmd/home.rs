@@ -9,12 +9,14 @@ mod prune;
 mod rekey;
 mod run;
 
+use crate::args::Global;
 use crate::fail::Done;
 use crate::out::Out;
 
 use self::args::{HomeArgs, HomeCommand};
 
-pub fn run(args: &HomeArgs, out: &mut Out) -> Done {
+pub fn run(global: &Global, args: &mut HomeArgs, out: &mut Out) -> Done {
+    args.command.place_mut().take_global(global)?;
     match &args.command {
         HomeCommand::Prepare(a) => prepare::run(a, out),
         HomeCommand::Run(a) => run::run(a, out),

@@ -3,13 +3,14 @@
 use std::borrow::Cow;
 
 use serde::{Serialize, Serializer};
+use threadkeep_local::fill::Whole;
 use threadkeep_local::row::Row;
-use threadkeep_local::{ListOptions, ListPage};
+use threadkeep_local::{ListOptions, ListPage, LocalStore, RowsFrom};
 use threadkeep_record::UtcMillis;
 use threadkeep_rollout::Home;
 use threadkeep_store::{Cursor, ListQuery, SortKey, Thread};
 
-use super::{again, now};
+use super::{Behind, again, index_behind, now};
 use crate::args::{Global, ListArgs};
 use crate::fail::{Done, Failure, Kind};
 use crate::human::{age, directory, fit, fit_left, pad, size, visible_line};
@@ -17,10 +18,10 @@ use crate::out::{Out, bold, dim, say};
 use crate::progress::Progress;
 
 pub fn run(global: &Global, args: &ListArgs, out: &mut Out) -> Done {
-    let store = global.store()?;
+    let store = global.indexed_store()?;
     let query = args.query();
     let sort = check_cursor(args, &query)?;
-    let options = ListOptions { limit: args.limit, exact: args.exact, count: args.count };
+    let options = ListOptions { limit: args.limit, exact: args.exact, count: args.count, rows: RowsFrom::Index };
     let page = {
         let _progress = Progress::start("reading rollouts");
         store
@@ -29,8 +30,18 @@ pub fn run(global: &Global, args: &ListArgs, out: &mut Out) -> Done {
     };
     // The system takes the memory of a large home back faster at the end of the process than we could here.
     let page = std::mem::ManuallyDrop::new(page);
+    show(global, &store, &page, sort, out)?;
+    // What a page shows as unknown is looked up for the next time.
+    let shown: Vec<_> = page.rows.iter().filter_map(|(_, row)| row.thread.id).collect();
+    let needs_whole = sort == SortKey::Recency || !query.models.is_empty() || query.file.is_some();
+    let whole = if needs_whole { Whole::All } else { Whole::These(&shown) };
+    index_behind(&page.catalogs, Behind::List(whole), out)?;
+    Ok(0)
+}
+
+fn show(global: &Global, store: &LocalStore, page: &ListPage, sort: SortKey, out: &mut Out) -> Result<(), Failure> {
     if !out.is_json() {
-        return human(&page, sort, out);
+        return human(page, sort, out);
     }
     let several = store.homes().len() > 1;
     let rows: Vec<ThreadJson<'_>> = page
@@ -43,11 +54,11 @@ pub fn run(global: &Global, args: &ListArgs, out: &mut Out) -> Done {
         for row in &rows {
             out.json(row)?;
         }
-        out.json(&PageJson::new(home, &page, None))?;
+        out.json(&PageJson::new(home, page, None))?;
     } else {
-        out.json(&PageJson::new(home, &page, Some(rows)))?;
+        out.json(&PageJson::new(home, page, Some(rows)))?;
     }
-    Ok(0)
+    Ok(())
 }
 
 /// A cursor carries its own sort and filters; others beside it must be the same.
@@ -109,7 +120,7 @@ impl<'a> PageJson<'a> {
             complete: page.complete,
             total: page.total,
             hidden: &page.hidden,
-            index: IndexJson { state: "none", reason: &page.reason },
+            index: IndexJson { state: page.index.state.as_str(), reason: &page.index.reason },
             notes: &page.notes,
         }
     }
@@ -120,7 +131,7 @@ fn in_order<S: Serializer>(pairs: &[(&'static str, Option<u64>)], to: S) -> Resu
     to.collect_map(pairs.iter().map(|(k, n)| (*k, *n)))
 }
 
-fn human(page: &ListPage, sort: SortKey, out: &mut Out) -> Done {
+fn human(page: &ListPage, sort: SortKey, out: &mut Out) -> Result<(), Failure> {
     for note in &page.notes {
         say(&format!("note: {}", visible_line(note)));
     }
@@ -148,7 +159,7 @@ fn human(page: &ListPage, sort: SortKey, out: &mut Out) -> Done {
     if let Some(cursor) = &page.next_cursor {
         out.line(&dim(&format!("more: {}", again(cursor))))?;
     }
-    Ok(0)
+    Ok(())
 }
 
 /// Columns of the directory.
@@ -228,7 +239,7 @@ fn footer(page: &ListPage) -> String {
             text.push_str(" (--all shows them)");
         }
     }
-    if page.reason.contains("modification") {
+    if page.index.reason.contains("modification") {
         text.push_str("; ordered by modification time (--exact reads every file, --count counts)");
     }
     text

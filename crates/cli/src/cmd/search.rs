@@ -2,12 +2,12 @@
 
 use anstyle::AnsiColor;
 use serde_json::{Value, json};
-use threadkeep_local::{SearchError, SearchOptions, SearchPage};
+use threadkeep_local::{LocalStore, SearchError, SearchOptions, SearchPage};
 use threadkeep_record::{SourceClass, Speaker};
 use threadkeep_store::cursor::SearchCursor;
 use threadkeep_store::{ListQuery, SearchHit, SearchQuery};
 
-use super::{again, now};
+use super::{Behind, again, index_behind, now};
 use crate::args::{Global, SearchArgs};
 use crate::fail::{Done, Failure, Kind};
 use crate::human::{fit, visible_line, when};
@@ -15,7 +15,7 @@ use crate::out::{Out, bold, colour, dim, say};
 use crate::progress::Progress;
 
 pub fn run(global: &Global, args: &SearchArgs, out: &mut Out) -> Done {
-    let store = global.store()?;
+    let store = global.indexed_store()?;
     let mut search = SearchQuery {
         term: args.term.clone().unwrap_or_default(),
         speakers: args
@@ -36,6 +36,7 @@ pub fn run(global: &Global, args: &SearchArgs, out: &mut Out) -> Done {
     let query = args.filter.query();
     check_cursor(args, &query, &search)?;
     let options = SearchOptions { limit: args.limit, count: args.count, ..SearchOptions::default() };
+    let began = std::time::Instant::now();
     let page = {
         let _progress = Progress::start("searching");
         store.search(&query, &search, args.cursor.as_deref(), options, now()).map_err(|e| match e {
@@ -43,10 +44,22 @@ pub fn run(global: &Global, args: &SearchArgs, out: &mut Out) -> Done {
             other => Failure::new(Kind::Usage, other.to_string()),
         })?
     };
-    let code = u8::from(page.hits.is_empty());
+    let took = began.elapsed();
+    let page = std::mem::ManuallyDrop::new(page);
+    show(global, args, &store, &page, out)?;
+    index_behind(&page.catalogs, Behind::Search((!page.text_is_known).then_some(took)), out)?;
+    Ok(u8::from(page.hits.is_empty()))
+}
+
+fn show(
+    global: &Global,
+    args: &SearchArgs,
+    store: &LocalStore,
+    page: &SearchPage,
+    out: &mut Out,
+) -> Result<(), Failure> {
     if !out.is_json() {
-        human(&page, args, out)?;
-        return Ok(code);
+        return human(page, args, out);
     }
     let several = store.homes().len() > 1;
     let hits: Vec<Value> = page
@@ -70,7 +83,7 @@ pub fn run(global: &Global, args: &SearchArgs, out: &mut Out) -> Done {
         "threads": page.threads,
         "next_cursor": page.next_cursor,
         "complete": page.complete,
-        "index": {"state": "none", "reason": page.reason},
+        "index": {"state": page.index.state.as_str(), "reason": page.index.reason},
         "notes": page.notes,
     });
     if global.jsonl {
@@ -81,7 +94,7 @@ pub fn run(global: &Global, args: &SearchArgs, out: &mut Out) -> Done {
         o.shift_insert(2, "hits".into(), Value::Array(hits));
     }
     out.json(&tail)?;
-    Ok(code)
+    Ok(())
 }
 
 /// A cursor carries its own term and filters; others beside it must be the same.

@@ -47,6 +47,19 @@ fn verify(home: &Home, then: Then) {
     assert_eq!(home.show(&[&t(2)]).turns().len(), 1);
     let found = home.search(&["needle question"]);
     let shown = home.run(&["show", &t(1)]);
+    let why = home.run(&["why", &t(1)]);
+    assert_eq!(why.json["found"], then != Then::Ignored, "{why:?}");
+    match then {
+        Then::Whole => assert_eq!(why.code, 0, "{why:?}"),
+        Then::Marked => assert_eq!(why.code, 4, "{why:?}"),
+        // A file of that name lies somewhere, and why says what keeps it from being the thread's.
+        Then::Ignored => {
+            assert_eq!((why.code, why.json["similar"].as_array().map(Vec::len)), (1, Some(1)), "{why:?}");
+        }
+        Then::Listed | Then::Bare => assert_eq!(why.code == 4, why.json["damage_total"] != 0, "{why:?}"),
+    }
+    let stats = home.run(&["stats"]);
+    assert_eq!((stats.code, &stats.json["threads"]), (0, &serde_json::json!(out.ids().len())), "{stats:?}");
     if then == Then::Ignored {
         assert_eq!(out.ids(), ids([2]));
         assert_eq!((found.code, shown.code), (1, 1));

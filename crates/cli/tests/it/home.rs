@@ -119,6 +119,7 @@ impl Home {
         out.json =
             serde_json::from_slice(&out.bytes).unwrap_or_else(|error| panic!("not one object: {error}\n{out:?}"));
         assert_eq!(out.json["format"], 1, "{out:?}");
+        crate::agree::with_an_index(self, &out);
         out
     }
 
@@ -135,6 +136,8 @@ impl Home {
         let mut command = Command::cargo_bin("threadkeep").expect("the command is built");
         command.arg("--home").arg(self.path()).args(args).timeout(PATIENCE);
         clean(&mut command, self.dir.path());
+        // From the files alone; `agree` asks again with an index.
+        command.env("THREADKEEP_NO_INDEX", "1");
         with(&mut command);
         let out = Out::of(command, args.iter().map(|arg| arg.as_ref().to_string_lossy().into_owned()).collect());
         let after = self.stamps();
@@ -191,7 +194,7 @@ impl Home {
     }
 
     /// Names, kinds, sizes, modes and times of everything in the home.
-    fn stamps(&self) -> Vec<(PathBuf, String)> {
+    pub fn stamps(&self) -> Vec<(PathBuf, String)> {
         let mut all = Vec::new();
         collect(self.dir.path(), &mut all, false);
         all
@@ -207,7 +210,9 @@ impl Home {
 
 /// The command without anything of the surroundings: no home, no colours, UTC.
 pub fn clean(command: &mut Command, fake_home: &Path) {
-    for name in ["CODEX_HOME", "CODEX_SQLITE_HOME", "THREADKEEP_INDEX_DIR", "CLICOLOR_FORCE", "PAGER"] {
+    for name in
+        ["CODEX_HOME", "CODEX_SQLITE_HOME", "THREADKEEP_INDEX_DIR", "THREADKEEP_NO_INDEX", "CLICOLOR_FORCE", "PAGER"]
+    {
         command.env_remove(name);
     }
     command.env("NO_COLOR", "1").env("TZ", "UTC").env("HOME", fake_home);

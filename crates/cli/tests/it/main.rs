@@ -2,6 +2,7 @@
 //! prints is compared with what a person who made that home would expect. Every test is named after the public bug report
 //! (`b01_…`) or the rule it guards.
 
+mod agree;
 mod db;
 mod home;
 mod log;
@@ -17,10 +18,13 @@ mod forks;
 mod formats;
 #[cfg(unix)]
 mod homes;
+#[cfg(target_os = "linux")]
+mod homes_doubt;
 #[cfg(unix)]
 mod homes_requests;
 #[cfg(unix)]
 mod homes_unseen;
+mod index;
 mod lineage;
 mod listing;
 mod matching;
@@ -32,7 +36,9 @@ mod resume;
 mod search;
 mod show;
 mod state;
+mod stats;
 mod times;
+mod why;
 mod write_db;
 mod write_disk;
 mod write_modes;

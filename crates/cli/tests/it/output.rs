@@ -33,7 +33,7 @@ fn control_characters_are_made_visible() {
         home.put(&log.agent(&format!("answer {EVIL}")).task_complete("done"));
         home.put(&Log::healthy(&t(2), AT));
         home.idx(&t(1), &format!("name {EVIL}"), AT);
-        let commands: [&[&str]; 8] = [
+        let commands: [&[&str]; 11] = [
             &["list"],
             &["list", "--all"],
             &["search", "evil"],
@@ -42,6 +42,9 @@ fn control_characters_are_made_visible() {
             &["show", &t(1), "--full"],
             &["resume", &t(1)],
             &["show", EVIL],
+            &["why", &t(1)],
+            &["why", EVIL],
+            &["stats"],
         ];
         for args in commands {
             let out = home.human(args);

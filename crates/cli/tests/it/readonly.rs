@@ -37,7 +37,7 @@ fn rich() -> Home {
     home
 }
 
-const READING: [&[&str]; 12] = [
+const READING: [&[&str]; 16] = [
     &["list"],
     &["list", "--all", "--count"],
     &["list", "--exact", "--sort", "created"],
@@ -50,6 +50,10 @@ const READING: [&[&str]; 12] = [
     &["resume", "T"],
     &["resume", "ghost"],
     &["list", "--cursor", "garbage"],
+    &["why", "T"],
+    &["why", "ghost"],
+    &["why", "nobody"],
+    &["stats"],
 ];
 
 /// Without a name index a title was read as a rename to nothing, and each run wrote.
@@ -175,6 +179,10 @@ fn b37_memory_does_not_follow_the_size_of_a_record() {
             let kb = peak(&home, args);
             assert!(kb < 48 << 10, "{args:?} used {kb} kB");
         }
+        for args in [&["stats"][..], &["why", &t(1)], &["why", &t(2)]] {
+            let kb = peak(&home, args);
+            assert!(kb < 64 << 10, "{args:?} used {kb} kB");
+        }
         for args in [
             &["show", &t(2)][..],
             &["show", &t(2), "--jsonl"],
@@ -205,8 +213,15 @@ fn b65_memory_does_not_follow_the_size_of_a_compressed_thread() {
     let many = make(&t(2));
     let frames = many.lines().iter().flat_map(|line| zstd::encode_all(line.as_slice(), 3).expect("zstd"));
     home.put_zst(&many, &frames.collect::<Vec<u8>>());
-    for args in [&["list"][..], &["list", "--count"], &["search", "nobody said this"], &["show", &t(1), "--last", "1"]]
-    {
+    for args in [
+        &["list"][..],
+        &["list", "--count"],
+        &["search", "nobody said this"],
+        &["show", &t(1), "--last", "1"],
+        &["stats"],
+        &["why", &t(1)],
+        &["why", &t(2)],
+    ] {
         let kb = peak(&home, args);
         assert!(kb < 64 << 10, "{args:?} used {kb} kB");
     }

@@ -1,6 +1,7 @@
 //! Scanning one rollout for a needle.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io::{Read as _, Seek as _, SeekFrom};
 use std::path::Path;
 
 use threadkeep_record::json_stream::{Event, StringWalker};
@@ -10,7 +11,7 @@ use threadkeep_record::{
 use threadkeep_rollout::block::{Block, BlockReader};
 use threadkeep_rollout::name::Form;
 use threadkeep_rollout::records::{BUFFER, LineReader};
-use threadkeep_rollout::source::{Follow, open_stream};
+use threadkeep_rollout::source::{Follow, open_file, open_stream};
 use threadkeep_store::snippet::snippet;
 
 use super::needle::Needle;
@@ -41,6 +42,9 @@ pub struct RawHit {
     /// Hash of the whole text, to tell a second account.
     pub text: u64,
 }
+
+/// Longer ranges, which hold records that are not held whole, are left to the scan of the file.
+const RANGE: usize = 4 << 20;
 
 /// What a scan looks for.
 #[derive(Clone, Copy)]
@@ -112,6 +116,28 @@ impl Scan<'_> {
         let problem = blocks.error().and_then(told);
         *buffer = blocks.into_buffer();
         (hits, problem)
+    }
+
+    /// Whether one of some byte ranges of whole records holds a hit. `None` where that cannot be told without a scan of
+    /// the whole file.
+    pub fn any_in(&self, path: &Path, follow: Follow, ranges: &[(u64, u64)], buffer: &mut Vec<u8>) -> Option<bool> {
+        let mut file = open_file(path, follow).ok()?;
+        let first = Scan { want: 1, ..*self };
+        let mut hits = Vec::new();
+        for (start, end) in ranges {
+            let length = end.checked_sub(*start).and_then(|n| usize::try_from(n).ok()).filter(|n| *n <= RANGE)?;
+            if buffer.len() < length {
+                buffer.resize(length, 0);
+            }
+            let bytes = &mut buffer[..length];
+            file.seek(SeekFrom::Start(*start)).ok()?;
+            file.read_exact(bytes).ok()?;
+            first.lines(bytes, *start, &mut hits);
+            if !hits.is_empty() {
+                return Some(true);
+            }
+        }
+        Some(false)
     }
 
     /// Scans a block of whole lines.

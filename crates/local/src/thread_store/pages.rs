@@ -1,5 +1,9 @@
 //! Pages: threads, hits, turns and items.
 
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
 use threadkeep_record::{Speaker, ThreadMetadata, UtcMillis};
 use threadkeep_rollout::facts::Depth;
 use threadkeep_store::cursor::{Cursor, ItemCursor, TurnCursor};
@@ -12,12 +16,17 @@ use threadkeep_store::{
 
 use super::convert::from_row;
 use super::{Inner, internal, invalid};
-use crate::list::ListOptions;
+use crate::catalog::Catalog;
+use crate::fill::{Begin, Until, Whole, fill};
+use crate::list::{ListOptions, RowsFrom};
 use crate::lookup::{OpenThread, row_by_id};
 use crate::row::Row;
 use crate::search::{OfEach, SearchError, SearchOptions};
 use crate::show::Detail;
 use crate::turn_index::TurnIndex;
+
+/// How long the index is filled behind a list.
+const BEHIND: Duration = Duration::from_secs(2);
 
 fn bad_cursor(e: InvalidCursor) -> ThreadStoreError {
     invalid(e.to_string())
@@ -51,9 +60,10 @@ impl Inner {
         // A cursor carries its own sort and filters.
         if p.relation.is_none() && cwds.len() == 1 {
             let query = ListQuery { cwd: cwds.swap_remove(0), ..base };
-            let options = ListOptions { limit, exact: true, count: false };
+            let options = ListOptions { limit, exact: true, count: false, rows: RowsFrom::Files };
             let page = self.read.list(&query, p.cursor.as_deref(), options, self.mark()).map_err(bad_cursor)?;
             let threads = page.rows.iter().filter_map(|(_, row)| self.listed(row)).collect();
+            self.index_behind(page.catalogs);
             return Ok(ThreadPage { threads, next_cursor: page.next_cursor });
         }
         self.list_chosen(p, base, &cwds, limit)
@@ -74,7 +84,7 @@ impl Inner {
         let mut rows: Vec<Row> = Vec::new();
         for cwd in cwds {
             let query = ListQuery { cwd: cwd.clone(), ..base.clone() };
-            let options = ListOptions { limit: usize::MAX, exact: true, count: false };
+            let options = ListOptions { limit: usize::MAX, exact: true, count: false, rows: RowsFrom::Files };
             let page = self.read.list(&query, None, options, self.mark()).map_err(bad_cursor)?;
             rows.extend(page.rows.into_iter().map(|(_, row)| row));
         }
@@ -107,6 +117,25 @@ impl Inner {
             .filter(|_| more)
             .map(|row| Cursor::new(base, self.mark().0, time(row), row.key.clone()).encode());
         Ok(ThreadPage { threads: rows.iter().filter_map(|row| self.listed(row)).collect(), next_cursor })
+    }
+
+    /// Brings the index up to what was just seen, beside whatever the caller does next. One at a time: the next list
+    /// goes on where this one ended.
+    fn index_behind(&self, catalogs: Vec<Catalog>) {
+        if self.filling.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let filling = Arc::clone(&self.filling);
+        let work = move || {
+            for catalog in &catalogs {
+                // Whatever keeps the index from being written costs time, never an answer.
+                let _ = fill(catalog, Begin::IfWorth, Whole::These(&[]), Until::Then(Instant::now() + BEHIND));
+            }
+            filling.store(false, Ordering::Release);
+        };
+        if std::thread::Builder::new().name("threadkeep-index".into()).spawn(work).is_err() {
+            self.filling.store(false, Ordering::Release);
+        }
     }
 
     /// A row of a list as a thread of the store.

@@ -1,6 +1,6 @@
 //! Linux: `getdents` with a large buffer and `statx` relative to the open folder, and `/proc`.
 
-use std::ffi::OsStr;
+use std::ffi::{CStr, OsStr};
 use std::fs::{File, Metadata};
 use std::io;
 use std::mem::MaybeUninit;
@@ -8,18 +8,20 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, StatxFlags, makedev, open, statx};
+use rustix::fd::OwnedFd;
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, Statx, StatxFlags, makedev, open, statx};
 
-use super::{EntryKind, FileStat, LockRow};
+use super::{EntryKind, FileStat, FolderMark, LockRow};
 
 /// Reads a folder: names, kinds, and for files whose name passes `wanted` their facts. Links are told, not followed;
-/// `path` itself is opened as it is.
+/// `path` itself is opened as it is. Returns how the folder stood before.
 pub fn read_folder(
     path: &Path,
     wanted: &dyn Fn(&OsStr) -> bool,
     sink: &mut dyn FnMut(&OsStr, EntryKind),
-) -> io::Result<()> {
+) -> io::Result<FolderMark> {
     let fd = open(path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+    let mark = mark(&fd)?;
     let mut buffer = [MaybeUninit::uninit(); 64 * 1024];
     let mut entries = RawDir::new(&fd, &mut buffer);
     while let Some(entry) = entries.next() {
@@ -35,16 +37,10 @@ pub fn read_folder(
         }
         let mut stat = None;
         if kind == FileType::RegularFile || kind == FileType::Unknown {
-            let mask = StatxFlags::SIZE | StatxFlags::MTIME | StatxFlags::INO | StatxFlags::TYPE;
-            match statx(&fd, entry.file_name(), AtFlags::SYMLINK_NOFOLLOW, mask) {
+            match statx(&fd, entry.file_name(), AtFlags::SYMLINK_NOFOLLOW, FACTS) {
                 Ok(s) => {
                     kind = FileType::from_raw_mode(s.stx_mode.into());
-                    stat = Some(FileStat {
-                        size: s.stx_size,
-                        mtime_ns: nanos(s.stx_mtime.tv_sec, s.stx_mtime.tv_nsec.into()),
-                        dev: makedev(s.stx_dev_major, s.stx_dev_minor),
-                        ino: s.stx_ino,
-                    });
+                    stat = Some(facts(&s));
                 }
                 // Gone between the two calls: as if it had not been there.
                 Err(rustix::io::Errno::NOENT) => continue,
@@ -62,7 +58,51 @@ pub fn read_folder(
         };
         sink(name, kind);
     }
-    Ok(())
+    Ok(mark)
+}
+
+/// What is asked of every file.
+const FACTS: StatxFlags =
+    StatxFlags::SIZE.union(StatxFlags::MTIME).union(StatxFlags::CTIME).union(StatxFlags::INO).union(StatxFlags::TYPE);
+
+fn facts(s: &Statx) -> FileStat {
+    FileStat {
+        size: s.stx_size,
+        mtime_ns: nanos(s.stx_mtime.tv_sec, s.stx_mtime.tv_nsec.into()),
+        ctime_ns: nanos(s.stx_ctime.tv_sec, s.stx_ctime.tv_nsec.into()),
+        dev: makedev(s.stx_dev_major, s.stx_dev_minor),
+        ino: s.stx_ino,
+    }
+}
+
+fn mark(fd: &OwnedFd) -> io::Result<FolderMark> {
+    let s = facts(&statx(fd, c"", AtFlags::EMPTY_PATH, FACTS)?);
+    Ok(FolderMark { dev: s.dev, ino: s.ino, mtime_ns: s.mtime_ns, ctime_ns: s.ctime_ns })
+}
+
+/// The facts of files whose names are known, each ended by a zero byte, in a folder that stands as `known` says. `None`
+/// where it does not, or something that is no file has one of the names: then the folder has to be read.
+pub fn stat_known(
+    path: &Path,
+    known: &FolderMark,
+    names: &[u8],
+    sink: &mut dyn FnMut(&OsStr, FileStat),
+) -> io::Result<Option<()>> {
+    let fd = open(path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+    if mark(&fd)? != *known {
+        return Ok(None);
+    }
+    let mut rest = names;
+    while let Ok(name) = CStr::from_bytes_until_nul(rest) {
+        rest = &rest[name.to_bytes_with_nul().len()..];
+        match statx(&fd, name, AtFlags::SYMLINK_NOFOLLOW, FACTS) {
+            Ok(s) if FileType::from_raw_mode(s.stx_mode.into()) == FileType::RegularFile => {
+                sink(OsStr::from_bytes(name.to_bytes()), facts(&s));
+            }
+            Ok(_) | Err(_) => return Ok(None),
+        }
+    }
+    Ok(Some(()))
 }
 
 /// Device and inode of a file, following links.
@@ -81,8 +121,13 @@ fn nanos(seconds: i64, nanos: i64) -> i64 {
 }
 
 fn stat(m: &Metadata) -> FileStat {
-    let mtime_ns = nanos(m.mtime(), m.mtime_nsec());
-    FileStat { size: m.size(), mtime_ns, dev: m.dev(), ino: m.ino() }
+    FileStat {
+        size: m.size(),
+        mtime_ns: nanos(m.mtime(), m.mtime_nsec()),
+        ctime_ns: nanos(m.ctime(), m.ctime_nsec()),
+        dev: m.dev(),
+        ino: m.ino(),
+    }
 }
 
 /// The held `flock` locks of the system. Empty where `/proc` is not there.

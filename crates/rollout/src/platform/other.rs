@@ -5,14 +5,14 @@ use std::io;
 use std::path::Path;
 use std::time::UNIX_EPOCH;
 
-use super::{EntryKind, FileStat, LockRow};
+use super::{EntryKind, FileStat, FolderMark, LockRow};
 
 /// See the Linux module.
 pub fn read_folder(
     path: &Path,
     wanted: &dyn Fn(&OsStr) -> bool,
     sink: &mut dyn FnMut(&OsStr, EntryKind),
-) -> io::Result<()> {
+) -> io::Result<FolderMark> {
     for entry in std::fs::read_dir(path)? {
         let entry = entry?;
         let name = entry.file_name();
@@ -33,7 +33,17 @@ pub fn read_folder(
         };
         sink(&name, kind);
     }
-    Ok(())
+    Ok(FolderMark::default())
+}
+
+/// A folder's state is not told here: it is always read.
+pub fn stat_known(
+    _path: &Path,
+    _known: &FolderMark,
+    _names: &[u8],
+    _sink: &mut dyn FnMut(&OsStr, FileStat),
+) -> io::Result<Option<()>> {
+    Ok(None)
 }
 
 fn stat(m: &std::fs::Metadata) -> FileStat {
@@ -42,7 +52,7 @@ fn stat(m: &std::fs::Metadata) -> FileStat {
         .ok()
         .and_then(|t| t.duration_since(UNIX_EPOCH).ok())
         .map_or(0, |d| i64::try_from(d.as_nanos()).unwrap_or(i64::MAX));
-    FileStat { size: m.len(), mtime_ns, dev: 0, ino: 0 }
+    FileStat { size: m.len(), mtime_ns, ctime_ns: 0, dev: 0, ino: 0 }
 }
 
 /// See the Linux module. Device and inode are 0 here.

@@ -1,7 +1,7 @@
 //! What can be asked of `threadkeep home`.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use threadkeep_agent_home::shared::SharedHome;
 use threadkeep_agent_home::watch::Unwatched;
 use threadkeep_agent_home::{ConversationKind, StoreKey};
 
-use crate::args::default_home;
+use crate::args::{Global, default_home};
 use crate::fail::{Failure, Kind};
 
 #[derive(Debug, Args)]
@@ -44,7 +44,7 @@ pub enum HomeCommand {
 /// Where stores are, and whose.
 #[derive(Debug, Clone, Args)]
 pub struct Place {
-    /// The user's own Codex home. Default: CODEX_HOME, else ~/.codex
+    /// The user's own Codex home. Default: --home, else CODEX_HOME, else ~/.codex
     #[arg(long, value_name = "DIR")]
     pub shared_home: Option<PathBuf>,
     /// Profile of the daemon; profiles have stores of their own
@@ -201,7 +201,60 @@ pub struct RekeyArgs {
     pub to: (ConversationKind, String),
 }
 
+impl HomeCommand {
+    /// Where the command works, whichever it is.
+    pub fn place_mut(&mut self) -> &mut Place {
+        match self {
+            Self::Prepare(a) => &mut a.place,
+            Self::Run(a) => &mut a.place,
+            Self::Present(a) => &mut a.place,
+            Self::List(a) => &mut a.place,
+            Self::Show(a) | Self::Unpin(a) => &mut a.place,
+            Self::Prune(a) => &mut a.place,
+            Self::Pin(a) => &mut a.key.place,
+            Self::Rekey(a) => &mut a.place,
+        }
+    }
+}
+
+/// Whether two paths are one folder, as far as that can be told without making them.
+fn is_same_folder(a: &Path, b: &Path) -> bool {
+    let real = |p: &Path| std::fs::canonicalize(p).or_else(|_| std::path::absolute(p)).unwrap_or_else(|_| p.to_owned());
+    real(a) == real(b)
+}
+
 impl Place {
+    /// Takes the home that was given for any command as the shared one. An option that means nothing here is refused: what
+    /// it was meant to protect or to choose would silently be another home.
+    pub fn take_global(&mut self, global: &Global) -> Result<(), Failure> {
+        if global.sqlite_home.is_some() {
+            return Err(Failure::new(Kind::Usage, "--sqlite-home means nothing to home commands")
+                .hint("they work on rollouts, which are in the shared home"));
+        }
+        match global.home.as_slice() {
+            [] => Ok(()),
+            [home] => self.take_shared(home, "--home"),
+            _ => Err(Failure::new(Kind::Usage, "home commands work on one shared home, and several are given")
+                .hint("give it once, with --shared-home DIR")),
+        }
+    }
+
+    /// Takes a shared home that was given in another way. Two that differ are refused.
+    pub fn take_shared(&mut self, home: &Path, given: &str) -> Result<(), Failure> {
+        match &self.shared_home {
+            Some(shared) if !is_same_folder(shared, home) => {
+                let both = format!("{} and {}", shared.display(), home.display());
+                Err(Failure::new(Kind::Usage, format!("two shared homes are given: {both}"))
+                    .hint(format!("leave out {given}, or give the same folder")))
+            }
+            Some(_) => Ok(()),
+            None => {
+                self.shared_home = Some(home.to_owned());
+                Ok(())
+            }
+        }
+    }
+
     /// The shared home's folder.
     pub fn shared_path(&self) -> Result<PathBuf, Failure> {
         match &self.shared_home {

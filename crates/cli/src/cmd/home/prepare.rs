@@ -12,6 +12,9 @@ use threadkeep_agent_home::options::Work;
 use threadkeep_agent_home::outcome::{Outcome, Report};
 use threadkeep_agent_home::store::Adopt;
 use threadkeep_agent_home::{Options, ResumeId, World, prepare};
+use threadkeep_local::IndexPlace;
+use threadkeep_local::look_up::rollouts_named;
+use threadkeep_rollout::Home;
 
 use super::args::{Conversation, Expose, Place, PrepareArgs};
 use crate::cmd::now;
@@ -46,7 +49,11 @@ const MAX_REQUEST: u64 = 4 << 20;
 pub fn run(args: &PrepareArgs, out: &mut Out) -> Done {
     let options = if args.stdin { from_stdin(&args.place)? } else { from_args(args)? };
     // The reservation of this process ends with it; `home run` takes its own.
-    let report = prepare(&options, &World::at(now()))?.report;
+    let shared = Home::new(&options.shared_home);
+    // Without an index, or where that knows nothing, the shared home is walked.
+    let look_up = |id: &ResumeId| rollouts_named(&shared, &IndexPlace::Home, id.as_str());
+    let world = World { look_up: Some(&look_up), ..World::at(now()) };
+    let report = prepare(&options, &world)?.report;
     if out.is_json() {
         out.json(&as_json(&report))?;
     } else {
@@ -75,10 +82,11 @@ fn from_stdin(place: &Place) -> Result<Options, Failure> {
         .map_err(|e| Failure::new(Kind::Usage, format!("cannot read the request: {e}")))?;
     let request: Request = serde_json::from_str(&text)
         .map_err(|e| Failure::new(Kind::Usage, format!("the request is not understood: {e}")))?;
-    let place = Place {
-        shared_home: request.shared_home.filter(|p| !p.as_os_str().is_empty()).or_else(|| place.shared_home.clone()),
-        profile: request.profile.or_else(|| place.profile.clone()),
-    };
+    let mut place =
+        Place { shared_home: place.shared_home.clone(), profile: request.profile.or_else(|| place.profile.clone()) };
+    if let Some(home) = request.shared_home.filter(|p| !p.as_os_str().is_empty()) {
+        place.take_shared(&home, "shared_home in the request")?;
+    }
     let conversation = Conversation {
         agent: request.agent,
         issue: request.issue,

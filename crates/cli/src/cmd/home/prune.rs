@@ -16,20 +16,11 @@ pub fn run(args: &PruneArgs, out: &mut Out) -> Done {
     let shared = args.place.shared()?;
     let policy = Policy { retention: args.retention, max_bytes: args.max_bytes };
     let profile = args.place.profile();
-    let asked = !args.dry_run && !args.yes && std::io::stdin().is_terminal();
-    if asked {
+    if !args.dry_run && !args.yes {
         let plan = prune(&shared, &profile, policy, now(), Carry::Out)?.plan;
         let goes: Vec<&Decision> = plan.iter().filter(|d| d.action == Action::Remove).collect();
         if !goes.is_empty() {
-            for d in &goes {
-                say(&format!("remove  {}", line(d)));
-            }
-            say(&format!("Remove {} stores? [y/N]", goes.len()));
-            let mut answer = String::new();
-            let _ = std::io::stdin().lock().read_line(&mut answer);
-            if !matches!(answer.trim(), "y" | "Y" | "yes") {
-                return Err(Failure::new(Kind::Refused, "nothing was removed"));
-            }
+            confirm(&goes)?;
         }
     }
     let carry = if args.dry_run { Carry::Out } else { Carry::Through };
@@ -48,6 +39,7 @@ pub fn run(args: &PruneArgs, out: &mut Out) -> Done {
             "freed_bytes": done.freed_bytes,
             "out_of_scope": done.out_of_scope,
             "swept": done.swept,
+            "left": done.left,
         }))?;
         return Ok(0);
     }
@@ -62,6 +54,9 @@ pub fn run(args: &PruneArgs, out: &mut Out) -> Done {
     for name in &done.swept {
         out.line(&dim(&format!("swept  {}", visible_line(name))))?;
     }
+    for what in &done.left {
+        out.line(&visible_line(what))?;
+    }
     for name in &done.out_of_scope {
         out.line(&dim(&format!("not looked at, another profile's: {}", visible_line(name))))?;
     }
@@ -69,6 +64,30 @@ pub fn run(args: &PruneArgs, out: &mut Out) -> Done {
         out.line(&format!("{} stores removed, {} bytes freed", done.removed, done.freed_bytes))?;
     }
     Ok(0)
+}
+
+/// Asks whether these stores may go. Where nobody can be asked, they may not.
+fn confirm(goes: &[&Decision]) -> Result<(), Failure> {
+    if !std::io::stdin().is_terminal() {
+        let stores = if goes.len() == 1 { "1 store".to_owned() } else { format!("{} stores", goes.len()) };
+        return Err(Failure::new(
+            Kind::Refused,
+            format!(
+                "{stores} would be removed, and nobody can be asked: standard input is no terminal; nothing was removed"
+            ),
+        )
+        .hint("--dry-run shows the plan, --yes carries it out without asking"));
+    }
+    for d in goes {
+        say(&format!("remove  {}", line(d)));
+    }
+    say(&format!("Remove {} stores? [y/N]", goes.len()));
+    let mut answer = String::new();
+    let _ = std::io::stdin().lock().read_line(&mut answer);
+    if matches!(answer.trim(), "y" | "Y" | "yes") {
+        return Ok(());
+    }
+    Err(Failure::new(Kind::Refused, "nothing was removed"))
 }
 
 fn line(d: &Decision) -> String {

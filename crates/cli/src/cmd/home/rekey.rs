@@ -24,11 +24,14 @@ pub fn run(args: &RekeyArgs, out: &mut Out) -> Done {
     let (from, to) = (key(agent, &args.from), key(to_agent, &args.to));
     let done = rekey(&args.place.shared()?, &from, &to, now(), PATIENCE)?;
     if out.is_json() {
-        out.json(&json!({"format": 1, "from": from, "to": to, "store": done.store, "moved": done.moved}))?;
+        out.json(&json!({"format": 1, "from": from, "to": to, "store": done.store, "moved": done.moved, "notes": done.notes}))?;
     } else {
         out.line(&format!("{} is now {}", visible_line(&from.shown()), visible_line(&to.shown())))?;
         for what in &done.moved {
             out.line(&format!("  moved     {}", visible_line(what)))?;
+        }
+        for note in &done.notes {
+            out.line(&format!("  note      {}", visible_line(note)))?;
         }
     }
     Ok(0)

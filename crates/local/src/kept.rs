@@ -1,0 +1,408 @@
+//! What the index keeps of the threads of a home, held against the files as they are now.
+
+use std::collections::{HashMap, HashSet};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use threadkeep_index::listed::{Cut, Keep, Known, Listed, Listing};
+use threadkeep_index::{Index, IndexError, IndexOptions, IndexPlace, Placed, WhyMemory};
+use threadkeep_record::{SourceClass, ThreadId, UtcMillis};
+use threadkeep_rollout::home::Home;
+use threadkeep_rollout::walk::{FileEntry, FolderMark, FolderNames};
+use threadkeep_store::Thread;
+
+use crate::catalog::{Catalog, Group};
+use crate::row::Row;
+
+/// How long a reading command waits for others at the index.
+pub(crate) const PATIENCE: Duration = Duration::from_millis(50);
+
+/// A folder that changed so shortly before the look may change again without another time.
+pub(crate) fn is_settled(mark: &FolderMark, looked_ns: i64) -> bool {
+    !is_racy_time(mark.mtime_ns, mark.ctime_ns, looked_ns)
+}
+
+/// A file that changed so shortly before it was looked at may change again without another time or size: the system's
+/// clock for files goes in ticks of up to 10 ms, and some file systems keep whole or even seconds only.
+pub(crate) fn is_racy(file: &FileEntry, looked_ns: i64) -> bool {
+    is_racy_time(file.mtime_ns, file.ctime_ns, looked_ns)
+}
+
+fn is_racy_time(mtime_ns: i64, ctime_ns: i64, looked_ns: i64) -> bool {
+    const SECOND: i64 = 1_000_000_000;
+    let coarse = mtime_ns % SECOND == 0 && ctime_ns % SECOND == 0;
+    let window = if coarse { 2 * SECOND } else { SECOND / 50 };
+    mtime_ns.max(ctime_ns) > looked_ns - window
+}
+
+/// Previews are kept up to so many bytes.
+const PREVIEW: usize = 64 << 10;
+
+/// No row.
+const NONE: u32 = u32::MAX;
+
+/// The rows of the index for one look at a home.
+#[derive(Debug)]
+pub struct Kept {
+    /// Where it is to be; `None` where none is wanted.
+    place: Option<IndexPlace>,
+    index: Option<Index>,
+    /// Why there is none.
+    why_none: String,
+    listing: Listing,
+    facets: HashMap<i64, Facet>,
+    /// For each group of the catalog its place in the listing; `NONE` where its files are not those it was made from.
+    at: Vec<u32>,
+    /// Threads that are kept and not in the home.
+    gone: Vec<ThreadId>,
+    /// Folders that are to be remembered.
+    pub(crate) new_folders: Vec<(PathBuf, FolderNames)>,
+}
+
+/// What filters ask of a thread. Few differ, so they are kept once for many threads.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Facet {
+    pub archived: bool,
+    pub class: SourceClass,
+    pub empty: bool,
+    pub paginated: bool,
+    pub cwd: Option<String>,
+    pub source: Option<Value>,
+    pub provider: Option<String>,
+    pub originator: Option<String>,
+    pub model: Option<String>,
+    pub branch: Option<String>,
+}
+
+/// A row as it is kept. The preview stands beside it.
+#[derive(Debug, Serialize, Deserialize)]
+struct KeptRow {
+    thread: Thread,
+    by_reference: bool,
+    /// The first message is the preview.
+    first_is_preview: bool,
+    /// Texts were cut.
+    lightened: bool,
+}
+
+impl Kept {
+    /// Without an index.
+    #[must_use]
+    pub fn none(why: impl Into<String>) -> Self {
+        Self {
+            place: None,
+            index: None,
+            why_none: why.into(),
+            listing: Listing::default(),
+            facets: HashMap::new(),
+            at: Vec::new(),
+            gone: Vec::new(),
+            new_folders: Vec::new(),
+        }
+    }
+
+    /// Opens the index of a home, if it has one. Never fails: what cannot be used is as if it were not there.
+    #[must_use]
+    pub fn open(home: &Home, place: &IndexPlace) -> Self {
+        let wanted = |why: String| Self { place: Some(place.clone()), ..Self::none(why) };
+        if !Index::is_there(home, place) {
+            return wanted("there is no index yet".into());
+        }
+        let index = match open(home, place, PATIENCE) {
+            Ok(index) => index,
+            Err(why) => return wanted(why.to_string()),
+        };
+        Self { index: Some(index), ..wanted(String::new()) }
+    }
+
+    /// Reads what lists need.
+    pub(crate) fn listing(&self) -> Option<Result<Listing, IndexError>> {
+        self.index.as_ref().map(Index::listing)
+    }
+
+    /// Takes what was read.
+    pub(crate) fn load(&mut self, listing: Option<Result<Listing, IndexError>>) {
+        match listing {
+            None => {}
+            Some(Ok(listing)) => {
+                let facets = listing.facets.iter();
+                self.facets = facets.filter_map(|(id, text)| Some((*id, serde_json::from_str(text).ok()?))).collect();
+                self.listing = listing;
+            }
+            // Another process may be making it: it can be written to later, and tells nothing now.
+            Some(Err(e)) => self.why_none = e.to_string(),
+        }
+    }
+
+    /// Where it is to be; `None` where none is wanted.
+    #[must_use]
+    pub fn place(&self) -> Option<&IndexPlace> {
+        self.place.as_ref()
+    }
+
+    /// The folders whose names are remembered; `None` where none are to be.
+    pub(crate) fn folders(&self) -> Option<HashMap<PathBuf, FolderNames>> {
+        self.place.as_ref()?;
+        Some(self.index.as_ref().and_then(|index| index.folders().ok()).unwrap_or_default())
+    }
+
+    /// Holds the rows against the files: only those whose files are as they were are used.
+    pub(crate) fn settle(&mut self, groups: &[Group], files: &[FileEntry]) {
+        self.at = vec![NONE; groups.len()];
+        if self.listing.threads.is_empty() {
+            return;
+        }
+        let mut changed: Vec<ThreadId> = Vec::new();
+        let mut kept = self.listing.threads.iter().zip(0u32..).peekable();
+        for (group, at) in groups.iter().zip(&mut self.at) {
+            let Some(id) = group.id else { break };
+            while let Some((l, _)) = kept.next_if(|(l, _)| l.thread < id) {
+                self.gone.push(l.thread);
+            }
+            let same = kept.next_if(|(l, _)| l.thread == id);
+            match same {
+                Some((l, i)) if l.print == print(group, files) && self.facets.contains_key(&l.facet) => *at = i,
+                Some(_) | None => {
+                    changed.push(id);
+                    changed.extend(group.files.iter().filter_map(|f| files[*f as usize].name.segment));
+                }
+            }
+        }
+        self.gone.extend(kept.map(|(l, _)| l.thread));
+        changed.extend(&self.gone);
+        if !changed.is_empty() {
+            self.drop_dependents(&changed);
+        }
+    }
+
+    /// A row that says something of another thread is made again when that thread's files change.
+    fn drop_dependents(&mut self, changed: &[ThreadId]) {
+        let rows = self.index.as_ref().map_or(Ok(vec![]), |index| index.dependents(changed));
+        match rows {
+            Ok(rows) => {
+                let rows: HashSet<i64> = rows.into_iter().collect();
+                if !rows.is_empty() {
+                    let threads = &self.listing.threads;
+                    let stale = |at: u32| threads.get(at as usize).is_some_and(|l| rows.contains(&l.row));
+                    self.at.iter_mut().filter(|at| stale(**at)).for_each(|at| *at = NONE);
+                }
+            }
+            Err(e) => {
+                *self = Self {
+                    at: vec![NONE; self.at.len()],
+                    index: self.index.take(),
+                    place: self.place.take(),
+                    ..Self::none(e.to_string())
+                }
+            }
+        }
+    }
+
+    /// The row of a group, where its files are as they were and enough of them was read for it.
+    pub(crate) fn get(&self, group: usize, enough: Known) -> Option<&Listed> {
+        let at = *self.at.get(group)?;
+        self.listing.threads.get(at as usize).filter(|l| l.known >= enough)
+    }
+
+    /// The row of a thread, and whether its files are as they were when it was made.
+    pub(crate) fn find(&self, catalog: &Catalog, id: ThreadId) -> Option<(Row, bool)> {
+        let at = self.listing.threads.binary_search_by(|l| l.thread.cmp(&id)).ok()?;
+        let listed = self.listing.threads.get(at)?;
+        let fresh = catalog.group_index(id).is_some_and(|group| self.get(group, Known::Ends).is_some());
+        self.rows(&[listed]).pop().flatten().map(|row| (row, fresh))
+    }
+
+    /// What filters ask of it.
+    pub(crate) fn facet(&self, listed: &Listed) -> Option<&Facet> {
+        self.facets.get(&listed.facet)
+    }
+
+    /// All facets.
+    pub(crate) fn facets(&self) -> impl Iterator<Item = (i64, &Facet)> {
+        self.facets.iter().map(|(id, facet)| (*id, facet))
+    }
+
+    /// Why there is no index to read from.
+    #[must_use]
+    pub fn why_none(&self) -> Option<&str> {
+        (self.index.is_none() || !self.why_none.is_empty()).then_some(&self.why_none)
+    }
+
+    /// The index itself.
+    #[must_use]
+    pub fn index(&self) -> Option<&Index> {
+        self.index.as_ref()
+    }
+
+    /// Threads that are kept and not in the home.
+    #[must_use]
+    pub fn gone(&self) -> &[ThreadId] {
+        &self.gone
+    }
+
+    /// The whole home was read into the index once.
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        self.listing.whole
+    }
+
+    /// Rows as they were made, in the order asked for; `None` where one cannot be had any more.
+    pub(crate) fn rows(&self, listed: &[&Listed]) -> Vec<Option<Row>> {
+        let numbers: Vec<i64> = listed.iter().map(|l| l.row).collect();
+        let texts = self.index.as_ref().and_then(|index| index.rows(&numbers).ok());
+        let Some(texts) = texts else { return listed.iter().map(|_| None).collect() };
+        texts.into_iter().zip(listed).map(|(text, l)| self.row(text?, l)).collect()
+    }
+
+    fn row(&self, (text, preview): (String, Option<String>), l: &Listed) -> Option<Row> {
+        let facet = self.facet(l)?;
+        let KeptRow { mut thread, by_reference, first_is_preview, lightened } = serde_json::from_str(&text).ok()?;
+        // Another row took the number meanwhile.
+        if thread.id != Some(l.thread) {
+            return None;
+        }
+        if first_is_preview {
+            thread.first_user_message.clone_from(&preview);
+        }
+        thread.preview = preview;
+        thread.cwd.clone_from(&facet.cwd);
+        thread.source.clone_from(&facet.source);
+        thread.model_provider.clone_from(&facet.provider);
+        thread.originator.clone_from(&facet.originator);
+        thread.model.clone_from(&facet.model);
+        Some(Row {
+            class: facet.class,
+            empty: facet.empty,
+            key: l.thread.to_string(),
+            mtime: UtcMillis(l.mtime),
+            thread,
+            members: vec![],
+            assembly: None,
+            preview_matches: false,
+            touches: false,
+            lightened,
+            by_reference,
+            touched: vec![],
+            depends: vec![],
+            kept: Some(l.known),
+        })
+    }
+
+    /// The rows of threads that changed a file that passes. `None` where they cannot be told.
+    pub(crate) fn touching(&self, passes: impl Fn(&str) -> bool) -> Option<HashSet<i64>> {
+        Some(self.index.as_ref()?.touching(passes).ok()?.into_iter().collect())
+    }
+
+    /// The rows whose preview passes, and those of which only the beginning is known. `None` where they cannot be told.
+    pub(crate) fn previews(&self, passes: impl Fn(&str) -> bool) -> Option<(HashSet<i64>, HashSet<i64>)> {
+        let (mut hits, mut open) = (HashSet::new(), HashSet::new());
+        let read = self.index.as_ref()?.previews(|row, text, cut| {
+            if passes(text) {
+                hits.insert(row);
+            } else if cut == Cut::Yes {
+                open.insert(row);
+            }
+        });
+        read.ok().map(|()| (hits, open))
+    }
+}
+
+/// Opens the index of a home, or begins it.
+pub(crate) fn open(home: &Home, place: &IndexPlace, busy: Duration) -> Result<Index, WhyMemory> {
+    let opened = Index::open(IndexOptions { home: home.clone(), place: place.clone(), busy });
+    let busy = |e: IndexError| WhyMemory::NotWritable { path: home.path().to_owned(), problem: e.to_string() };
+    let index = opened.map_err(busy)?;
+    match index.place() {
+        Placed::File { .. } => Ok(index),
+        Placed::Memory { why } => Err(why),
+    }
+}
+
+/// A number for the files of a group, as they are; never 0.
+pub(crate) fn print(group: &Group, files: &[FileEntry]) -> u64 {
+    let each = |i: &u32| files[*i as usize].print();
+    // The order in which a walk met them says nothing.
+    group.files.iter().map(each).fold(0, u64::wrapping_add).max(1)
+}
+
+/// What is kept of a thread. `None` for one that does not stand for itself: its files' names and headers disagree, or
+/// something in its place cannot be read.
+pub(crate) fn keep(group: &Group, files: &[FileEntry], row: &Row, known: Known, looked_ns: i64) -> Option<Keep> {
+    let id = group.id.filter(|id| row.thread.id == Some(*id))?;
+    let mine = || group.files.iter().map(|i| &files[*i as usize]);
+    if mine().any(|f| f.problem.is_some()) {
+        return None;
+    }
+    let racy = mine().any(|f| is_racy(f, looked_ns));
+    let t = &row.thread;
+    let facet = Facet {
+        archived: t.archived,
+        class: row.class,
+        empty: row.empty,
+        paginated: t.history_mode == Some(threadkeep_record::HistoryMode::Paginated),
+        cwd: t.cwd.clone(),
+        source: t.source.clone(),
+        provider: t.model_provider.clone(),
+        originator: t.originator.clone(),
+        model: t.model.clone(),
+        branch: t.git.as_ref().and_then(|g| g.branch.clone()),
+    };
+    let mut thread = t.clone();
+    // What stands beside the files is read when it is shown.
+    thread.live = None;
+    thread.children = None;
+    // What the facet says is not said again.
+    thread.cwd = None;
+    thread.source = None;
+    thread.model_provider = None;
+    thread.originator = None;
+    thread.model = None;
+    let preview = thread.preview.take();
+    let first_is_preview = thread.first_user_message == preview;
+    let long = |text: &Option<String>| text.as_ref().is_some_and(|t| t.len() > PREVIEW);
+    let cut = if long(&preview) || row.lightened { Cut::Yes } else { Cut::No };
+    let lightened = cut == Cut::Yes || long(&thread.first_user_message);
+    if first_is_preview {
+        thread.first_user_message = None;
+    }
+    thread.first_user_message = thread.first_user_message.map(beginning);
+    let kept = KeptRow { thread, by_reference: row.by_reference, first_is_preview, lightened };
+    Some(Keep {
+        listed: Listed {
+            thread: id,
+            print: if racy { 0 } else { print(group, files) },
+            known,
+            updated_at: row.updated().0,
+            created_at: row.created().0,
+            recency_at: row.recency().0,
+            mtime: row.mtime.0,
+            facet: 0,
+            row: 0,
+            parent: t.parent_id,
+        },
+        facet: serde_json::to_string(&facet).ok()?,
+        row: without_nulls(&kept)?,
+        preview: preview.map(beginning),
+        cut,
+        depends: row.depends.clone(),
+        touched: row.touched.clone(),
+    })
+}
+
+/// A row as text. What is not known is left out: it is read as that.
+fn without_nulls(row: &KeptRow) -> Option<String> {
+    let mut value = serde_json::to_value(row).ok()?;
+    value.get_mut("thread")?.as_object_mut()?.retain(|_, fact| !fact.is_null());
+    serde_json::to_string(&value).ok()
+}
+
+/// The beginning of a text that is too long to keep.
+fn beginning(text: String) -> String {
+    if text.len() <= PREVIEW {
+        return text;
+    }
+    let end = (0..=PREVIEW).rev().find(|i| text.is_char_boundary(*i)).unwrap_or(0);
+    text[..end].to_owned()
+}

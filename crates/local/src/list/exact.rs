@@ -1,0 +1,387 @@
+//! Any page of any list: every thread is told from the index where that knows its files as they are, and from its
+//! files where it does not.
+
+use std::cmp::Ordering;
+use std::collections::{HashMap, HashSet};
+
+use threadkeep_index::listed::{Known, Listed};
+use threadkeep_record::fold::Check;
+use threadkeep_record::{ThreadId, UtcMillis};
+use threadkeep_rollout::facts::Depth;
+use threadkeep_rollout::par;
+use threadkeep_store::{Cursor, Direction, ListQuery, SortKey};
+
+use super::{Candidate, ListOptions, ListPage, RowsFrom, add_names, first_depth, load, sort_ms};
+use crate::as_of;
+use crate::catalog::Catalog;
+use crate::filter::{Filter, Reason};
+use crate::kept_filter::{KeptFilter, Verdict};
+use crate::page::merge_by_header;
+use crate::row::Row;
+
+/// What is asked for.
+pub(super) struct Request<'r> {
+    pub catalogs: &'r [Catalog],
+    pub query: &'r ListQuery,
+    pub filter: &'r Filter<'r>,
+    pub cursor: Option<&'r Cursor>,
+    pub options: ListOptions,
+    /// So few threads that every file is read whole.
+    pub small: bool,
+    pub now: UtcMillis,
+}
+
+/// What the index tells of a thread, by home and group.
+type Told<'c> = (usize, usize, &'c Listed);
+
+/// A thread on its way to a page.
+enum Found<'c> {
+    /// Told by the index.
+    Kept { home: usize, group: usize, listed: &'c Listed },
+    /// Read from its files.
+    Read { home: usize, row: Box<Row> },
+}
+
+/// The last word in every order: the thread's id, or the path of a file without one.
+#[derive(PartialEq, Eq)]
+enum Key {
+    Id(ThreadId),
+    Text(String),
+}
+
+impl Key {
+    fn of(row: &Row) -> Self {
+        row.thread.id.map_or_else(|| Self::Text(row.key.clone()), Self::Id)
+    }
+
+    fn text(&self) -> String {
+        match self {
+            Self::Id(id) => id.to_string(),
+            Self::Text(text) => text.clone(),
+        }
+    }
+
+    fn is(&self, text: &str) -> bool {
+        match self {
+            Self::Id(id) => ThreadId::parse(text).is_ok_and(|t| t == *id),
+            Self::Text(own) => own == text,
+        }
+    }
+}
+
+impl Ord for Key {
+    fn cmp(&self, other: &Self) -> Ordering {
+        match (self, other) {
+            // The text of an id orders as its bytes do.
+            (Self::Id(a), Self::Id(b)) => a.cmp(b),
+            (a, b) => a.text().cmp(&b.text()),
+        }
+    }
+}
+
+impl PartialOrd for Key {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Request<'_> {
+    fn needs_whole(&self) -> bool {
+        self.query.sort == SortKey::Recency || !self.query.models.is_empty() || self.query.file.is_some()
+    }
+
+    /// How much the index must know of a thread for its row to be that of the files.
+    fn enough(&self) -> Known {
+        if self.small || self.needs_whole() || self.options.count { Known::Whole } else { Known::Ends }
+    }
+
+    fn depth(&self, c: Candidate) -> Depth {
+        // Changed files are only told by a close look.
+        if self.query.file.is_some() {
+            return Depth::Whole(Check::Whole);
+        }
+        match first_depth(self.catalogs, c, self.small) {
+            Depth::HeadAndTail if self.needs_whole() => Depth::Whole(Check::Ends),
+            // The facts of a whole small file come with its head; in a large home that would read everything.
+            Depth::Whole(_) if !self.small && !self.needs_whole() => Depth::HeadAndTail,
+            other => other,
+        }
+    }
+
+    /// Candidates that have to be read from their files.
+    pub(super) fn unread(&self, all: &[Candidate]) -> usize {
+        let enough = self.enough();
+        all.iter().filter(|c| self.kept(**c, enough).is_none()).count()
+    }
+
+    fn kept(&self, c: Candidate, enough: Known) -> Option<&Listed> {
+        let Candidate::Group { home, group } = c else { return None };
+        self.catalogs[home].kept.get(group, enough)
+    }
+
+    fn read(&self, candidates: &[Candidate]) -> Vec<(usize, Row)> {
+        let light = |c: &Candidate| {
+            let (home, mut row) = load(self.catalogs, *c, self.depth(*c))?;
+            row.preview_matches = self.filter.preview_matches(&row);
+            row.touches = self.filter.touches(&row);
+            row.touched = vec![];
+            row.lighten();
+            Some((home, row))
+        };
+        let mut rows: Vec<(usize, Row)> = par::map(candidates, light).into_iter().flatten().collect();
+        add_names(self.catalogs, &mut rows);
+        rows
+    }
+
+    pub(super) fn page(&self, all: &[Candidate]) -> ListPage {
+        let (kept, mut rows) = self.split(all);
+        merge_by_header(self.catalogs, &mut rows);
+        let read_now = rows.len();
+        let mut hidden: HashMap<Reason, u64> = HashMap::new();
+        let parents: HashSet<(ThreadId, ThreadId)> = self.parents(&kept, &rows);
+        let mut found = self.filter_kept(kept, &mut hidden);
+        for (home, row) in rows {
+            match self.filter.leaves_out(&row) {
+                Some(reason) => *hidden.entry(reason).or_default() += 1,
+                None => found.push(Found::Read { home, row: Box::new(row) }),
+            }
+        }
+        let total = found.len() as u64;
+        let as_of = self.cursor.map_or(self.now.0, |c| c.as_of_ms);
+        let mut keyed = self.keyed(found, UtcMillis(as_of));
+        let limit = self.options.limit.max(1);
+        let order = |a: &(i64, Key, Found<'_>), b: &(i64, Key, Found<'_>)| self.order((a.0, &a.1), (b.0, &b.1));
+        let more = keyed.len() > limit;
+        if more {
+            // Only the page itself is put in order.
+            keyed.select_nth_unstable_by(limit, order);
+            keyed.truncate(limit);
+        }
+        keyed.sort_unstable_by(order);
+        let next_cursor = more.then(|| self.next_cursor(&keyed, as_of)).flatten();
+        let mut page = self.rows(keyed);
+        for (_, row) in &mut page {
+            let children = row.thread.id.map_or(0, |id| parents.iter().filter(|(parent, _)| *parent == id).count());
+            row.thread.children = Some(children as u64);
+        }
+        let hidden =
+            self.filter.reasons().into_iter().map(|r| (r, Some(hidden.get(&r).copied().unwrap_or(0)))).collect();
+        ListPage {
+            rows: page,
+            next_cursor,
+            total: Some(total),
+            hidden,
+            index: super::IndexUse::of(self.catalogs, read_now, "read from the files"),
+            complete: false,
+            notes: vec![],
+            short_id: 8,
+            catalogs: vec![],
+        }
+    }
+
+    /// What the index tells, and the rows of the rest.
+    fn split(&self, all: &[Candidate]) -> (Vec<Told<'_>>, Vec<(usize, Row)>) {
+        let enough = self.enough();
+        let mut kept = Vec::new();
+        let mut unread = Vec::new();
+        for c in all {
+            match (self.kept(*c, enough), *c) {
+                (Some(listed), Candidate::Group { home, group }) => kept.push((home, group, listed)),
+                (_, c) => unread.push(c),
+            }
+        }
+        let mut rows = self.read(&unread);
+        // A file whose header names another thread than its name belongs to that thread, which then is read with it.
+        let named: HashSet<ThreadId> = rows.iter().filter_map(|(_, row)| row.thread.id).collect();
+        if !named.is_empty() {
+            let mut again = Vec::new();
+            kept.retain(|(home, group, listed)| {
+                let odd = named.contains(&listed.thread);
+                if odd {
+                    again.push(Candidate::Group { home: *home, group: *group });
+                }
+                !odd
+            });
+            if !again.is_empty() {
+                // In the order of candidates: the first of a thread takes the others in.
+                let mut first = self.read(&again);
+                first.append(&mut rows);
+                rows = first;
+            }
+        }
+        (kept, rows)
+    }
+
+    /// Pairs of threads of which the first started the second, for the threads that are in the homes.
+    fn parents(&self, kept: &[(usize, usize, &Listed)], rows: &[(usize, Row)]) -> HashSet<(ThreadId, ThreadId)> {
+        let mut pairs: HashSet<(ThreadId, ThreadId)> =
+            kept.iter().filter_map(|(_, _, l)| Some((l.parent?, l.thread))).collect();
+        pairs.extend(rows.iter().filter_map(|(_, r)| Some((r.thread.parent_id?, r.thread.id?))));
+        let edges: Vec<_> = self.catalogs.iter().flat_map(Catalog::db_edges).collect();
+        if !edges.is_empty() {
+            let mut here: HashSet<ThreadId> = rows.iter().filter_map(|(_, r)| r.thread.id).collect();
+            here.extend(kept.iter().map(|(_, _, l)| l.thread));
+            pairs.extend(edges.into_iter().filter(|(_, child)| here.contains(child)));
+        }
+        pairs
+    }
+
+    /// Keeps what the query keeps of what the index tells, and counts the rest.
+    fn filter_kept<'c>(&self, kept: Vec<Told<'c>>, hidden: &mut HashMap<Reason, u64>) -> Vec<Found<'c>> {
+        let filter = KeptFilter::new(self.catalogs, self.query, self.filter);
+        let mut found = Vec::with_capacity(kept.len());
+        let mut unclear = Vec::new();
+        for (home, group, listed) in kept {
+            match filter.verdict(home, listed) {
+                Verdict::In => found.push(Found::Kept { home, group, listed }),
+                Verdict::Out(reason) => *hidden.entry(reason).or_default() += 1,
+                Verdict::Unclear => unclear.push(Candidate::Group { home, group }),
+            }
+        }
+        for (home, row) in self.read(&unclear) {
+            match self.filter.leaves_out(&row) {
+                Some(reason) => *hidden.entry(reason).or_default() += 1,
+                None => found.push(Found::Read { home, row: Box::new(row) }),
+            }
+        }
+        found
+    }
+
+    fn order(&self, a: (i64, &Key), b: (i64, &Key)) -> Ordering {
+        if self.query.direction == Direction::Descending { b.cmp(&a) } else { a.cmp(&b) }
+    }
+
+    /// Threads with their place in the order, without those that were given before.
+    fn keyed<'c>(&self, found: Vec<Found<'c>>, as_of: UtcMillis) -> Vec<(i64, Key, Found<'c>)> {
+        let given = self.cursor.and_then(|c| c.given.as_ref());
+        let last = self.cursor.filter(|c| c.given.is_none()).map(|c| (c.last_ms, key_of(&c.last_id), c));
+        let place = |f: Found<'c>| {
+            let (mut ms, mtime) = match &f {
+                Found::Kept { listed, .. } => (kept_ms(listed, self.query.sort), listed.mtime),
+                Found::Read { row, .. } => (sort_ms(row, self.query.sort), row.mtime.0),
+            };
+            let mut f = f;
+            if self.cursor.is_some() && mtime > as_of.0 {
+                // It was written to since the walk began: it keeps the place that it had.
+                f = match f {
+                    Found::Kept { home, group, .. } => {
+                        let (home, row) = load(self.catalogs, Candidate::Group { home, group }, Depth::HeadAndTail)?;
+                        Found::Read { home, row: Box::new(row) }
+                    }
+                    read @ Found::Read { .. } => read,
+                };
+                if let Found::Read { home, row } = &f {
+                    ms = as_of::key(&self.catalogs[*home], row, self.query.sort, as_of, ms)?;
+                }
+            }
+            let key = match &f {
+                Found::Kept { listed, .. } => Key::Id(listed.thread),
+                Found::Read { row, .. } => Key::of(row),
+            };
+            if given.is_some_and(|g| g.has(&key.text())) {
+                return None;
+            }
+            let behind = last
+                .as_ref()
+                .is_none_or(|(last_ms, last_key, c)| self.is_behind((ms, &key), mtime, (*last_ms, last_key), c));
+            behind.then_some((ms, key, f))
+        };
+        found.into_iter().filter_map(place).collect()
+    }
+
+    /// Whether a thread comes behind the page that a cursor ended.
+    fn is_behind(&self, here: (i64, &Key), mtime: i64, last: (i64, &Key), c: &Cursor) -> bool {
+        // A first page by modification time did not look at files older than its floor, whatever their records say.
+        let (rest, restart) = match (c.floor_mtime_ms, c.first_ms, &c.first_id) {
+            (Some(floor), Some(first), Some(id)) => {
+                (self.order(here, (first, &key_of(id))).is_gt() || mtime < floor, last.0 == first && last.1.is(id))
+            }
+            _ => (true, false),
+        };
+        rest && (restart || self.order(here, last).is_gt())
+    }
+
+    fn next_cursor(&self, page: &[(i64, Key, Found<'_>)], as_of: i64) -> Option<String> {
+        let (last_ms, last, _) = page.last()?;
+        let mut c = Cursor::new(self.query.clone(), as_of, *last_ms, last.text());
+        if let Some(before) = self.cursor {
+            c.floor_mtime_ms = before.floor_mtime_ms;
+            c.first_ms = before.first_ms;
+            c.first_id = before.first_id.clone();
+        }
+        if self.small && self.cursor.is_none_or(|c| c.given.is_some()) {
+            let mut given = self.cursor.and_then(|c| c.given.clone()).unwrap_or_default();
+            page.iter().for_each(|(_, key, _)| given.add(&key.text()));
+            c.given = Some(given);
+        }
+        Some(c.encode())
+    }
+
+    /// The rows of a page, whole.
+    fn rows(&self, page: Vec<(i64, Key, Found<'_>)>) -> Vec<(usize, Row)> {
+        let mut rows: Vec<Option<(usize, Row)>> = page.iter().map(|_| None).collect();
+        for (home, catalog) in self.catalogs.iter().enumerate() {
+            let mine: Vec<Told<'_>> = page
+                .iter()
+                .enumerate()
+                .filter_map(|(i, (_, _, f))| match f {
+                    Found::Kept { home: h, group, listed } if *h == home => Some((i, *group, *listed)),
+                    Found::Kept { .. } | Found::Read { .. } => None,
+                })
+                .collect();
+            let listed: Vec<&Listed> = mine.iter().map(|(_, _, l)| *l).collect();
+            let kept = match self.options.rows {
+                RowsFrom::Index => catalog.kept.rows(&listed),
+                RowsFrom::Files => listed.iter().map(|_| None).collect(),
+            };
+            let mut given: Vec<(usize, Row)> = mine
+                .iter()
+                .zip(kept)
+                .filter_map(|((_, group, _), row)| {
+                    // A cut text, or a row that was dropped meanwhile, is read again.
+                    let c = Candidate::Group { home, group: *group };
+                    row.filter(|r| !r.lightened)
+                        .map(|row| (home, row))
+                        .or_else(|| load(self.catalogs, c, self.depth(c)))
+                })
+                .collect();
+            add_names(self.catalogs, &mut given);
+            for ((i, _, _), row) in mine.iter().zip(given) {
+                rows[*i] = Some(row);
+            }
+        }
+        for ((_, _, f), place) in page.into_iter().zip(&mut rows) {
+            if let Found::Read { home, row } = f {
+                *place = Some((home, self.unlighten(home, *row)));
+            }
+        }
+        rows.into_iter().flatten().collect()
+    }
+
+    /// Reads again what was cut while the page was chosen.
+    fn unlighten(&self, home: usize, row: Row) -> Row {
+        // Where whole files are looked at anyway, that is done for all rows of the page together.
+        if !row.lightened || self.small || self.options.count || row.members.is_empty() {
+            return row;
+        }
+        let depth = if self.needs_whole() { Depth::Whole(Check::Ends) } else { Depth::HeadAndTail };
+        let catalog = &self.catalogs[home];
+        let members = row.members.iter().map(|m| crate::row::member(catalog, &m.entry, depth)).collect();
+        let mut again = [(home, crate::row::build(catalog, row.thread.id, members, depth))];
+        add_names(self.catalogs, &mut again);
+        let [(_, again)] = again;
+        again
+    }
+}
+
+fn kept_ms(listed: &Listed, sort: SortKey) -> i64 {
+    match sort {
+        SortKey::Created => listed.created_at,
+        SortKey::Updated => listed.updated_at,
+        SortKey::Recency => listed.recency_at,
+    }
+}
+
+fn key_of(text: &str) -> Key {
+    ThreadId::parse(text).ok().filter(|id| id.to_string() == text).map_or_else(|| Key::Text(text.to_owned()), Key::Id)
+}
