@@ -110,7 +110,7 @@ impl Codex {
     }
 
     /// `codex app-server` on that home, with the environment that keeps it offline.
-    fn app_server_command(&self, home: &Path) -> Command {
+    pub fn app_server_command(&self, home: &Path) -> Command {
         let mut command = Command::new(&self.binary);
         command.arg("app-server").env("CODEX_HOME", home).env("MOCK_KEY", "x").env("RUST_LOG", "warn");
         for name in ["OPENAI_API_KEY", "CODEX_API_KEY", "OPENAI_BASE_URL", "CODEX_SQLITE_HOME"] {

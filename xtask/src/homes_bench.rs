@@ -1,4 +1,5 @@
-//! `homes-bench`: what preparing a task home costs beside a large shared history, and what linking all of it would.
+//! `homes-bench`: what preparing a task home costs beside a large shared history, with and without an index of that, and
+//! what linking all of it would.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -52,7 +53,10 @@ pub fn run(options: &Options) -> Result<()> {
     }
     let target = id(options.rollouts / 2);
     let prepare = |run: usize, resume: Option<&str>| -> Result<Duration> {
-        let _ = fs::remove_dir_all(shared.join("threadkeep"));
+        // An index, where there is one, stays.
+        for folder in ["stores", "locks", "tombstones"] {
+            let _ = fs::remove_dir_all(shared.join("threadkeep").join(folder));
+        }
         let mut command = threadkeep.command();
         command.args(["--json", "home", "prepare", "--issue", "i"]).stdout(Stdio::piped());
         command.arg("--task-home").arg(work.join(format!("t{run}-{}", resume.is_some())));
@@ -86,6 +90,15 @@ pub fn run(options: &Options) -> Result<()> {
     row("`find -name`, a walk over the names", median((0..RUNS).map(find).collect::<Result<_>>()?));
     row("a fresh home", median((0..RUNS).map(|n| prepare(n, None)).collect::<Result<_>>()?));
     row("a home that resumes", median((0..RUNS).map(|n| prepare(n, Some(&target))).collect::<Result<_>>()?));
+    // The first makes the index, the second has it remember the folders.
+    for _ in 0..2 {
+        let listed = threadkeep.command().arg("--home").arg(&shared).arg("list").output()?;
+        if !listed.status.success() {
+            bail!("not listed: {}", String::from_utf8_lossy(&listed.stderr));
+        }
+    }
+    let later = |n: usize| prepare(RUNS + n, Some(&target));
+    row("a home that resumes, with an index of the shared home", median((0..RUNS).map(later).collect::<Result<_>>()?));
     row("linking every rollout instead", link_all(&shared.join("sessions"), &work.join("all"))?);
     fs::remove_dir_all(&work).with_context(|| format!("cannot remove {}", work.display()))
 }

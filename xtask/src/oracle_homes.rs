@@ -5,6 +5,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
@@ -26,6 +27,7 @@ pub struct Options {
 struct Stage {
     codex: Codex,
     threadkeep: Threadkeep,
+    model: Model,
     work: PathBuf,
 }
 
@@ -33,16 +35,17 @@ pub fn run(options: &Options) -> Result<()> {
     let threadkeep = Threadkeep::find_or_build(options.bin.as_deref())?;
     let codex = Codex::install(&options.codex)?;
     let work = codex::peer_dir()?.join(format!("homes-{}", std::process::id()));
-    let stage = Stage { codex, threadkeep, work };
+    let stage = Stage { codex, threadkeep, model: Model::start()?, work };
     fs::create_dir_all(stage.shared()).context("cannot make the shared home")?;
-    let model = Model::start()?;
-    codex::write_config_for(&stage.shared(), &model.base_url())?;
+    codex::write_config_for(&stage.shared(), &stage.model.base_url())?;
     println!("Codex {} in homes of {}", stage.codex.version, stage.threadkeep.version()?);
     let person = stage.person()?;
     let thread = stage.first_task(&person)?;
     stage.next_task(&thread, &person)?;
     stage.one_writer(&thread)?;
+    stage.names(&thread)?;
     stage.a_fork(&person)?;
+    stage.a_fork_of_a_reverted_thread()?;
     stage.persons_thread(&person)?;
     println!("all as it should be");
     fs::remove_dir_all(&stage.work).with_context(|| format!("cannot remove {}", stage.work.display()))
@@ -154,6 +157,49 @@ impl Stage {
         expect("and writes when the first is done: four turns", turns == 4, &read)
     }
 
+    /// Codex reads the name of a paginated thread from its database alone, and makes that without names.
+    fn names(&self, thread: &str) -> Result<()> {
+        let shown = |task: &str| -> Result<Value> {
+            let mut server = AppServer::start(&self.codex, &self.task(task))?;
+            let read = server.request("thread/read", json!({"threadId": thread}))?;
+            Ok(read["thread"]["name"].clone())
+        };
+        self.prepare("seven", "i1", Some(thread))?;
+        let seen = shown("seven")?;
+        expect("a new home's Codex does not know a paginated thread's name", seen.is_null(), &seen)?;
+        let prepared = self.prepare("seven", "i1", Some(thread))?;
+        let seen = shown("seven")?;
+        expect("it does when its home was prepared again", seen == "named in a task", format!("{seen} {prepared}"))?;
+        let prepared = self.prepare("seven", "i1", Some(thread))?;
+        expect("which is done once", prepared["repaired"] == json!([]), &prepared)?;
+
+        self.prepare("eight", "i1", Some(thread))?;
+        let mut run = self.threadkeep.command();
+        run.args(["home", "run", "--task-home"]).arg(self.task("eight"));
+        run.arg("--shared-home").arg(self.shared()).arg("--");
+        let agent = self.codex.app_server_command(&self.task("eight"));
+        run.arg(agent.get_program()).args(agent.get_args());
+        for (name, value) in agent.get_envs() {
+            value.map(|value| run.env(name, value));
+        }
+        let output = run.stdin(Stdio::null()).output().context("cannot run threadkeep")?;
+        let seen = shown("eight")?;
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        expect("or when a run has ended in it", seen == "named in a task", format!("{seen} {said}"))?;
+
+        let mut server = AppServer::start(&self.codex, &self.task("eight"))?;
+        server.request("thread/resume", json!({"threadId": thread}))?;
+        server.request("thread/name/set", json!({"threadId": thread, "name": "named again"}))?;
+        drop(server);
+        for task in ["eight", "seven", "seven"] {
+            let prepared = self.prepare(task, "i1", Some(thread))?;
+            let told = &prepared["names"][0]["name"];
+            expect("a newer name stays the name", told == "named again", &prepared)?;
+        }
+        let seen = shown("seven")?;
+        expect("and is shown where an older one was", seen == "named again", &seen)
+    }
+
     /// A fork refers to its parent's records instead of copying them.
     fn a_fork(&self, person: &str) -> Result<()> {
         let mut server = AppServer::start(&self.codex, &self.shared())?;
@@ -172,6 +218,43 @@ impl Stage {
         let turns = read["thread"]["turns"].as_array().map_or(0, Vec::len);
         // What it inherited, Codex 0.171 shows only in a home whose own history database has read the parent.
         expect("and goes on in the task: two turns of its own", turns >= 2, &read)
+    }
+
+    /// The base of such a fork is a segment of its parent, which the header names by the segment's own id.
+    fn a_fork_of_a_reverted_thread(&self) -> Result<()> {
+        let mut server = AppServer::start(&self.codex, &self.shared())?;
+        let thread = started(&mut server, &self.work)?;
+        server.turn(&thread, "stays from the beginning")?;
+        for (taken, stays) in [("taken back first", "stays from the middle"), ("taken back second", "stays to the end")]
+        {
+            let turn = server.turn(&thread, taken)?;
+            server.request("thread/revert", json!({"threadId": thread, "beforeTurnId": turn["id"]}))?;
+            server.turn(&thread, stays)?;
+        }
+        let answer = server.request("thread/fork", json!({"threadId": thread}))?;
+        let fork = answer["thread"]["id"].as_str().context("a fork without an id")?.to_owned();
+        server.turn(&fork, "in the fork of the reverted")?;
+        drop(server);
+        for (task, issue, resumed, bases) in [("nine", "i5", &thread, json!([])), ("ten", "i6", &fork, json!([thread]))]
+        {
+            let prepared = self.prepare(task, issue, Some(resumed))?;
+            let right = prepared["outcome"] == "resumed" && prepared["bases"] == bases;
+            expect("a reverted thread, and a fork of it, come with all segments", right, &prepared)?;
+            let mut server = AppServer::start(&self.codex, &self.task(task))?;
+            server.request("thread/resume", json!({"threadId": resumed}))?;
+            self.model.take();
+            server.turn(resumed, "and on in a task")?;
+            let given = self.model.take().pop().unwrap_or_default();
+            let texts: Vec<&str> = given.iter().filter(|s| s.role == "user").map(|s| s.text.as_str()).collect();
+            let stays = texts.iter().filter(|t| t.contains("stays")).count();
+            let gone = texts.iter().filter(|t| t.contains("taken back")).count();
+            expect(
+                "the model is given what stayed of it, and nothing that was taken back",
+                stays == 3 && gone == 0,
+                format!("{texts:?}"),
+            )?;
+        }
+        Ok(())
     }
 
     fn persons_thread(&self, person: &str) -> Result<()> {

@@ -13,8 +13,18 @@ pub struct Patch {
     pub value: String,
 }
 
-/// Keys whose files are copied along when they name one beside the config (`agent-homes.md` 1.3).
-const REFERRED: [&str; 3] = ["model_catalog_json", "model_instructions_file", "experimental_instructions_file"];
+/// Keys of the root and of profiles whose files are copied along when they name one beside the config
+/// (`agent-homes.md` 1.3, and what Codex 0.171 reads). Codex does not start where such a file is missing.
+const REFERRED: [&str; 4] = [
+    "model_catalog_json",
+    "model_instructions_file",
+    "experimental_instructions_file",
+    "experimental_compact_prompt_file",
+];
+/// How a key ends that names a file, by what is known of others.
+const FILE_KEY: &str = "_file";
+/// The same in each table of `agents`.
+const ROLE_KEY: &str = "config_file";
 
 /// What is set in every task home: memories never cross conversations.
 const FIXED: [(&[&str], bool); 3] = [
@@ -28,10 +38,28 @@ const FIXED: [(&[&str], bool); 3] = [
 pub struct TaskConfig {
     /// Its text.
     pub text: String,
-    /// Files that it names, relative to the home.
-    pub needs: Vec<PathBuf>,
+    /// Files that it names.
+    pub needs: Vec<Need>,
     /// What was taken out.
     pub dropped: Vec<String>,
+}
+
+/// A file that a config names beside itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Need {
+    /// Relative to the home.
+    pub path: PathBuf,
+    /// Whether Codex can do without.
+    pub strength: Strength,
+}
+
+/// Whether a file that a config names has to be there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Strength {
+    /// Codex reads it whenever it starts.
+    Must,
+    /// It is of a profile that is not in use, or of a key that is not known.
+    May,
 }
 
 impl Patch {
@@ -64,15 +92,60 @@ pub fn make(shared: &str, patches: &[Patch]) -> Result<TaskConfig, String> {
         let key: Vec<String> = key.iter().map(|k| (*k).to_owned()).collect();
         set(doc.as_table_mut(), &key, value.into())?;
     }
+    let chosen = doc.get("profile").and_then(Item::as_str).map(str::to_owned);
+    if let Some(profiles) = doc.get_mut("profiles").and_then(Item::as_table_like_mut) {
+        for (_, profile) in profiles.iter_mut() {
+            let Some(profile) = profile.as_table_like_mut() else { continue };
+            forget(profile)?;
+        }
+    }
     let mut needs = Vec::new();
-    for key in REFERRED {
-        if let Some(text) = doc.get(key).and_then(Item::as_str)
-            && let Some(path) = beside(text).map_err(|why| format!("{key}: {why}"))?
-        {
-            needs.push(path);
+    named(doc.as_table(), Strength::Must, &mut needs)?;
+    for (name, profile) in tables(doc.get("profiles")) {
+        let strength = if chosen.as_deref() == Some(name) { Strength::Must } else { Strength::May };
+        named(profile, strength, &mut needs)?;
+    }
+    for (role, table) in tables(doc.get("agents")) {
+        if let Some(text) = table.get(ROLE_KEY).and_then(Item::as_str) {
+            let path = beside(text).map_err(|why| format!("agents.{role}.{ROLE_KEY}: {why}"))?;
+            needs.extend(path.map(|path| Need { path, strength: Strength::Must }));
         }
     }
     Ok(TaskConfig { text: doc.to_string(), needs, dropped })
+}
+
+/// Switches off in a profile what is off in every home, where the profile says anything of it.
+fn forget(profile: &mut dyn TableLike) -> Result<(), String> {
+    for (key, value) in FIXED {
+        let [table, name] = key else { continue };
+        let says = profile.get(table).and_then(Item::as_table_like).is_some_and(|t| t.contains_key(name));
+        if says {
+            set(profile, &[(*table).to_owned(), (*name).to_owned()], value.into())?;
+        }
+    }
+    Ok(())
+}
+
+fn tables(item: Option<&Item>) -> impl Iterator<Item = (&str, &dyn TableLike)> {
+    item.and_then(Item::as_table_like)
+        .into_iter()
+        .flat_map(|table| table.iter())
+        .filter_map(|(name, item)| Some((name, item.as_table_like()?)))
+}
+
+/// The files that a table names beside the config.
+fn named(table: &dyn TableLike, strength: Strength, needs: &mut Vec<Need>) -> Result<(), String> {
+    for (key, item) in table.iter() {
+        let known = REFERRED.contains(&key);
+        let (Some(text), true) = (item.as_str(), known || key.ends_with(FILE_KEY)) else { continue };
+        let strength = if known { strength } else { Strength::May };
+        match (beside(text), strength) {
+            (Ok(path), _) => needs.extend(path.map(|path| Need { path, strength })),
+            (Err(why), Strength::Must) => return Err(format!("{key}: {why}")),
+            (Err(_), Strength::May) => {}
+        }
+    }
+    Ok(())
 }
 
 /// A path that is relative to the home; absolute ones and those of the user's folder are left to Codex.
@@ -149,6 +222,23 @@ mod tests {
     }
 
     #[test]
+    fn a_profile_does_not_switch_memories_on() {
+        for shared in [
+            "profile = \"p\"\n[profiles.p.features]\nmemories = true\nweb = true\n",
+            "profile = \"p\"\n[profiles.p]\nfeatures.memories = true\nfeatures.web = true\n",
+            "profiles = { p = { features = { memories = true, web = true } } }\n",
+        ] {
+            let made = make(shared, &[]).unwrap();
+            let found = value(&made.text, &["profiles", "p", "features", "memories"]).unwrap();
+            assert!(found.starts_with("false"), "{shared}: {}", made.text);
+            assert!(value(&made.text, &["profiles", "p", "features", "web"]).unwrap().starts_with("true"));
+            assert_eq!(make(&made.text, &[]).unwrap().text, made.text);
+        }
+        let quiet = make("[profiles.p]\nmodel = \"m\"\n", &[]).unwrap().text;
+        assert!(value(&quiet, &["profiles", "p", "features"]).is_none(), "{quiet}");
+    }
+
+    #[test]
     fn what_was_not_asked_for_stays_byte_for_byte() {
         let shared = "# top\nmodel = \"m\" # why\n\n[mcp_servers.x]\ncommand = 'c'\n";
         let made = make(shared, &[Patch::parse("model=other").unwrap()]).unwrap();
@@ -178,7 +268,7 @@ mod tests {
     fn databases_and_files_beside_the_config() {
         let made = make("sqlite_home = \"/x\"\nmodel_instructions_file = \"a/./b.md\"\n", &[]).unwrap();
         assert!(!made.text.contains("sqlite_home") && made.dropped.len() == 1);
-        assert_eq!(made.needs, [PathBuf::from("a/b.md")]);
+        assert_eq!(made.needs, [Need { path: "a/b.md".into(), strength: Strength::Must }]);
         assert!(make("model_instructions_file = \"/abs\"\n", &[]).unwrap().needs.is_empty());
         for bad in ["../x", "~bob/x", ""] {
             assert!(make(&format!("model_catalog_json = \"{bad}\"\n"), &[]).is_err(), "{bad}");

@@ -110,6 +110,16 @@ impl Dir {
         platform::stat_self(&self.handle)
     }
 
+    /// Takes the folder's own mode from group and others. Tells the mode that it had, if that was another.
+    pub fn tighten(&self) -> io::Result<Option<u32>> {
+        let mode = self.stat_self()?.mode;
+        if mode & 0o077 == 0 {
+            return Ok(None);
+        }
+        platform::set_folder_mode(&self.handle, mode & 0o7700)?;
+        Ok(Some(mode))
+    }
+
     /// Where a link points, as text.
     pub fn read_link(&self, name: impl AsRef<OsStr>) -> io::Result<PathBuf> {
         platform::read_link(&self.handle, name.as_ref()).map(PathBuf::from)
@@ -191,14 +201,14 @@ impl Dir {
         platform::hard_link(&self.handle, name.as_ref(), &to.handle, new.as_ref())
     }
 
-    /// Makes a file that shares the blocks of another, with its mode, under a staging name, and renames it into its
-    /// place, which must be free.
-    pub fn reflink_from(&self, from: &Path, source: &File, name: &OsStr) -> io::Result<()> {
+    /// Makes a file that shares the blocks of another, with its mode, under a staging name, which is told. It is whole and
+    /// durable, and has its place once the caller renames it.
+    pub fn reflink_from(&self, from: &Path, source: &File, name: &OsStr) -> io::Result<OsString> {
         self.made_from(from, source, name, &mut |to| platform::reflink(source, to))
     }
 
     /// The same, with a copy of all bytes.
-    pub fn copy_from(&self, from: &Path, source: &File, name: &OsStr) -> io::Result<()> {
+    pub fn copy_from(&self, from: &Path, source: &File, name: &OsStr) -> io::Result<OsString> {
         self.made_from(from, source, name, &mut |to| {
             let mut reader = source.try_clone()?;
             let mut to = to.try_clone()?;
@@ -220,7 +230,7 @@ impl Dir {
         source: &File,
         name: &OsStr,
         fill: &mut dyn FnMut(&File) -> io::Result<()>,
-    ) -> io::Result<()> {
+    ) -> io::Result<OsString> {
         let stage = stage_name(name);
         self.remove_file_if_there(&stage)?;
         self.tell(Change::Copy { from: from.to_owned(), to: self.shown(&stage) })?;
@@ -233,8 +243,7 @@ impl Dir {
         }
         self.tell(Change::SyncFile(self.shown(&stage)))?;
         to.sync_all()?;
-        self.rename(&stage, self, name, Target::Free)?;
-        self.sync()
+        Ok(stage)
     }
 
     /// Moves a name to another folder.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 
-use crate::config::{self, Patch};
+use crate::config::{self, Need, Patch, Strength};
 use crate::dir::Dir;
 use crate::error::{Attempt as _, HomeError};
 use crate::key::digest;
@@ -43,7 +43,10 @@ pub fn place(
         link_item(&shared.dir, home, name, kind, &mut done)?;
     }
     skills(shared, home, &mut done)?;
-    if shared.part("plugins/cache")?.is_some() {
+    let plugins = home.stat("plugins").attempt("look at", home.shown("plugins"))?;
+    if plugins.is_some_and(|s| s.kind != Kind::Folder) {
+        done.kept.push("plugins: the task home's own".into());
+    } else if shared.part("plugins/cache")?.is_some() {
         let plugins = home.made("plugins").attempt("make folder", home.shown("plugins"))?;
         let from = shared.dir.folder("plugins").attempt("open folder", shared.dir.shown("plugins"))?;
         link_item(&from, &plugins, "cache", Kind::Folder, &mut done)?;
@@ -60,6 +63,12 @@ fn auth(shared: &SharedHome, home: &Dir, before: &BTreeMap<String, String>, done
     let source = shared.dir.stat_followed(AUTH).attempt("look at", shared.dir.shown(AUTH))?;
     let there = home.stat(AUTH).attempt("look at", &shown)?;
     let Some(source) = source else {
+        if shared.dir.stat(AUTH).attempt("look at", shared.dir.shown(AUTH))?.is_some() {
+            return Err(HomeError::Refused {
+                why: "the login of the shared home is a link that leads nowhere; mend it, or log in again".into(),
+                path: shared.dir.shown(AUTH),
+            });
+        }
         // The person logged out: what we put there would be a login that nobody has any more.
         let ours = match there {
             Some(s) if s.kind == Kind::Link => true,
@@ -69,6 +78,8 @@ fn auth(shared: &SharedHome, home: &Dir, before: &BTreeMap<String, String>, done
         if ours {
             home.remove_file(AUTH).attempt("remove", &shown)?;
             done.repaired.push(format!("{AUTH}: removed, the shared home has none"));
+        } else if there.is_some() {
+            done.kept.push(format!("{AUTH}: the task home's own, the shared home has none"));
         }
         return Ok(());
     };
@@ -134,7 +145,8 @@ fn clear(
     }))
 }
 
-fn is_ours(home: &Dir, name: &str, before: &BTreeMap<String, String>) -> Result<bool, HomeError> {
+/// Whether a file is as we copied it.
+pub(crate) fn is_ours(home: &Dir, name: &str, before: &BTreeMap<String, String>) -> Result<bool, HomeError> {
     let Some(wanted) = before.get(name) else { return Ok(false) };
     let bytes = home.read(name, MAX_COPIED).attempt("read", home.shown(name))?;
     Ok(bytes.is_some_and(|b| digest(&b) == *wanted))
@@ -173,15 +185,21 @@ fn copies(
         }
         None => String::new(),
     };
-    let made = config::make(&text, patches).map_err(|why| HomeError::Malformed { path: path.clone(), why })?;
+    let made = config::make(&text, patches).map_err(|why| {
+        // The caller's own changes are to blame where the config is right without them.
+        match patches.is_empty() || config::make(&text, &[]).is_err() {
+            true => HomeError::Malformed { path: path.clone(), why },
+            false => HomeError::Usage { what: format!("a change to the config cannot be made: {why}") },
+        }
+    })?;
     let mode = stat.as_ref().map_or(0o600, tightened);
     put_copy(home, "config.toml", made.text.as_bytes(), mode, done)?;
     wanted.push("config.toml".into());
     done.repaired.extend(made.dropped);
     for need in made.needs {
-        let name = need.to_string_lossy().into_owned();
-        refer(shared, home, &need, done)?;
-        wanted.push(name);
+        if refer(shared, home, &need, done)? == Referred::Copied {
+            wanted.push(need.path.to_string_lossy().into_owned());
+        }
     }
     // What was copied once and has no source any more.
     for name in before.keys().filter(|n| !wanted.contains(n) && *n != "auth.json") {
@@ -218,6 +236,10 @@ fn put_copy(home: &Dir, name: &str, bytes: &[u8], mode: u32, done: &mut Done) ->
             let aside = home.move_aside(name).attempt("move aside", &shown)?;
             done.repaired.push(format!("{name}: was no file, kept as {aside}"));
         }
+        Some(s) if s.kind == Kind::Link => {
+            let to = home.read_link(name).unwrap_or_default();
+            done.repaired.push(format!("{name}: was a link to elsewhere ({})", to.display()));
+        }
         Some(s) if s.kind == Kind::File && (s.mode == mode || s.mode == 0) => {
             if home.read(name, MAX_COPIED).attempt("read", &shown)?.is_some_and(|b| b == bytes) {
                 return Ok(());
@@ -230,10 +252,66 @@ fn put_copy(home: &Dir, name: &str, bytes: &[u8], mode: u32, done: &mut Done) ->
     Ok(())
 }
 
-/// Copies a file that the config names, to the same place below the task home.
-fn refer(shared: &SharedHome, home: &Dir, path: &Path, done: &mut Done) -> Result<(), HomeError> {
-    let source = shared.dir.shown(path);
-    let file = shared.dir.file(path).attempt("open what the config names:", &source)?;
+/// What became of a file that the config names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Referred {
+    Copied,
+    /// It is placed in another way, is none that a task may have, or is not there and may be missing.
+    Left,
+}
+
+/// What of a home is placed in the task's by itself.
+const PLACED: [&str; 8] =
+    ["auth.json", "config.toml", "config.json", "instructions.md", "AGENTS.md", "prompts", "skills", "plugins/cache"];
+/// What of a home is never copied, whatever a config says.
+const NEVER: [&str; 11] = [
+    "sessions",
+    "archived_sessions",
+    crate::shared::WRITER_LOCKS,
+    crate::shared::OWN,
+    crate::shared::MULTICA,
+    "memories",
+    "history.jsonl",
+    "session_index.jsonl",
+    ".credentials.json",
+    crate::task::RECORD,
+    crate::task::LOCK,
+];
+
+fn is_one_of(path: &Path, all: &[&str]) -> bool {
+    let text = path.to_string_lossy().to_ascii_lowercase();
+    all.iter().map(|one| one.to_ascii_lowercase()).any(|one| Path::new(&text).starts_with(&one))
+}
+
+fn is_never_copied(path: &Path) -> bool {
+    is_one_of(path, &NEVER) || path.to_string_lossy().to_ascii_lowercase().contains(".sqlite")
+}
+
+/// Copies a file that the config names, to the same place below the task home. A link is followed within the shared home.
+fn refer(shared: &SharedHome, home: &Dir, need: &Need, done: &mut Done) -> Result<Referred, HomeError> {
+    let (path, source) = (&need.path, shared.dir.shown(&need.path));
+    if is_one_of(path, &PLACED) {
+        return Ok(Referred::Left);
+    }
+    let real = match (std::fs::canonicalize(&source), need.strength) {
+        (Err(e), Strength::May) if e.kind() == io::ErrorKind::NotFound => return Ok(Referred::Left),
+        (real, _) => real.attempt("find what the config names:", &source)?,
+    };
+    let root = std::fs::canonicalize(shared.dir.path()).attempt("resolve", shared.dir.path())?;
+    let Ok(real) = real.strip_prefix(&root) else {
+        return Err(HomeError::Refused {
+            why: "the config names a link that leaves the shared home; give the absolute path of what it leads to"
+                .into(),
+            path: source,
+        });
+    };
+    let private = real != path && is_one_of(real, &["auth.json"]);
+    if private || is_never_copied(path) || is_never_copied(real) {
+        let shown = path.display();
+        done.kept.push(format!("{shown}: named by config.toml, not copied: a home's own login, history or database"));
+        return Ok(Referred::Left);
+    }
+    let file = shared.dir.file(real).attempt("open what the config names:", &source)?;
     let stat = crate::platform::stat_file(&file).attempt("look at", &source)?;
     if stat.size > MAX_COPIED {
         return Err(HomeError::Refused { why: "too large for a file that a config names".into(), path: source });
@@ -255,7 +333,7 @@ fn refer(shared: &SharedHome, home: &Dir, path: &Path, done: &mut Done) -> Resul
     }
     done.repaired.extend(here.repaired);
     done.digests.insert(shown, digest(&bytes));
-    Ok(())
+    Ok(Referred::Copied)
 }
 
 /// Links an item of the shared home, unless the task home has one of its own.

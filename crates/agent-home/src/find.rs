@@ -44,7 +44,7 @@ pub struct Found {
 pub struct Scan {
     /// Rollouts that were wanted.
     pub found: Vec<Found>,
-    /// Folders that could not be read, with why. What is in them is not known.
+    /// Folders that were not read, with why. What is in them is not known.
     pub problems: Vec<(PathBuf, String)>,
     /// Links that have no rollout's name. A folder of rollouts may be behind one; none is followed.
     pub links: Vec<Unfollowed>,
@@ -76,6 +76,14 @@ pub enum Want<'a> {
 const ID_AT: usize = 28;
 
 impl Want<'_> {
+    /// What the name of something that is no file says, where one thread is wanted.
+    fn names(self, name: &OsStr) -> Option<NamedRollout> {
+        match self {
+            Self::All => None,
+            Self::Thread(_) => self.parse(name.to_str()?),
+        }
+    }
+
     /// Parses a name, if it is wanted. A home has very many names and one of them is meant, so that most are told by
     /// their bytes.
     fn parse(self, name: &str) -> Option<NamedRollout> {
@@ -92,7 +100,8 @@ impl Want<'_> {
     }
 }
 
-/// Walks over the names below a folder once. No link to a folder is followed; links in the place of files are told.
+/// Walks over the names below a folder once. No link to a folder is followed; where a thread is looked for, it is a
+/// problem, since the thread may be behind it. Links in the place of files are found.
 pub fn scan(root: &Dir, at: &Path, want: Want<'_>, into: &mut Scan) {
     let before = into.found.len();
     descend(root, at, want, into, 0);
@@ -106,6 +115,11 @@ fn descend(dir: &Dir, at: &Path, want: Want<'_>, into: &mut Scan, depth: usize) 
     };
     for (name, kind) in entries {
         match kind {
+            // Not a rollout, but the caller asked for this name and is told what stands there.
+            Kind::Folder | Kind::Other if want.names(&name).is_some() => {
+                let Some(named) = want.names(&name) else { continue };
+                into.found.push(Found { dir: dir.clone(), path: at.join(&name), name, named, kind });
+            }
             Kind::Folder if depth < MAX_DEPTH => match dir.folder_if_there(&name) {
                 Ok(Some(below)) => descend(&below, &at.join(&name), want, into, depth + 1),
                 Ok(None) => {}
@@ -115,8 +129,18 @@ fn descend(dir: &Dir, at: &Path, want: Want<'_>, into: &mut Scan, depth: usize) 
             Kind::File | Kind::Link => {
                 if let Some(named) = name.to_str().and_then(|n| want.parse(n)) {
                     into.found.push(Found { dir: dir.clone(), path: at.join(&name), name, named, kind });
-                } else if kind == Kind::Link && !is_rollout(&name) {
-                    into.links.push(Unfollowed { dir: dir.clone(), path: at.join(&name), name });
+                } else if kind == Kind::Link {
+                    match want {
+                        Want::All if !is_rollout(&name) => {
+                            into.links.push(Unfollowed { dir: dir.clone(), path: at.join(&name), name });
+                        }
+                        Want::Thread(_)
+                            if dir.stat_followed(&name).ok().flatten().is_some_and(|s| s.kind == Kind::Folder) =>
+                        {
+                            into.problems.push((at.join(&name), "a link to a folder, which is not followed".into()));
+                        }
+                        Want::All | Want::Thread(_) => {}
+                    }
                 }
             }
             Kind::Other if is_rollout(&name) => into.strange.push(at.join(&name)),
@@ -138,6 +162,8 @@ pub enum Head {
     Another(String),
     /// Right name, no header that could be read.
     Unverified(String),
+    /// Right name, but it may not be opened.
+    Closed(String),
     /// No file that a thread could be resumed from: not a regular file, or an empty one.
     Nothing(&'static str),
 }
@@ -169,9 +195,10 @@ impl Found {
         let file = match self.open(within) {
             Ok(file) => file,
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Head::Nothing("the link leads nowhere"),
+            Err(e) if e.kind() == io::ErrorKind::PermissionDenied => return Head::Closed(e.to_string()),
             Err(_) if self.kind == Kind::Link => return Head::Nothing("the link does not lead to a shared rollout"),
             Err(e) if e.kind() == io::ErrorKind::Other => return Head::Nothing("not a regular file"),
-            Err(e) => return Head::Unverified(e.to_string()),
+            Err(e) => return Head::Closed(e.to_string()),
         };
         if file.metadata().map_or(0, |m| m.len()) == 0 {
             return Head::Nothing("an empty file");
@@ -231,7 +258,7 @@ pub fn presence<'f>(files: &'f [Found], within: &[PathBuf]) -> (Presence, Option
         let state = match file.head(within) {
             Head::Carries(_) => Presence::Present,
             Head::Unverified(_) => Presence::PresentUnverified,
-            Head::Another(_) | Head::Nothing(_) => Presence::Absent,
+            Head::Another(_) | Head::Closed(_) | Head::Nothing(_) => Presence::Absent,
         };
         if state > best.0 {
             best = (state, Some(file));

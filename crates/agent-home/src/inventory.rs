@@ -48,7 +48,7 @@ pub struct StoreFacts {
     pub held_by: Vec<u32>,
     /// Threads of it that a Codex writes now.
     pub written: Vec<String>,
-    /// Threads of it that were archived and whose files are only here.
+    /// Threads of it that were archived and whose files are only here: put away to be kept.
     pub archived: Vec<String>,
     /// Threads elsewhere whose history refers to one that is only here: by, and to.
     pub referenced: Vec<(String, String)>,
@@ -259,7 +259,7 @@ fn closely(shared: &SharedHome, store: &Dir, out: &mut StoreFacts) {
         let id = found.named.id.to_string();
         if found.path.starts_with(ARCHIVED) && found.kind == Kind::File && !out.archived.contains(&id) {
             match found.stat() {
-                // One with another name is not lost with this one.
+                // One with another name is not lost with this one: what came along as a base, for one.
                 Ok(stat) if stat.is_some_and(|s| s.links > 1) => {}
                 Ok(_) => out.archived.push(id.clone()),
                 Err(e) => out.problems.push(format!("{}: {e}", found.path.display())),

@@ -2,6 +2,7 @@
 //!
 //! [`prepare::prepare`] is the way in; [`store`] says where conversations are kept, [`plan`] and [`prune`] how they end.
 
+mod beside;
 pub mod bring;
 pub mod config;
 pub mod dir;
@@ -12,8 +13,10 @@ pub mod find;
 pub mod id;
 pub mod inventory;
 pub mod key;
+mod leaving;
 pub mod manifest;
 pub mod names;
+mod naming;
 pub mod options;
 pub mod outcome;
 pub mod plan;
@@ -23,8 +26,9 @@ pub mod present;
 pub mod prune;
 pub mod rekey;
 pub mod reservation;
+mod resume;
+pub mod rows;
 pub mod run;
-mod save;
 pub mod sessions;
 pub mod shared;
 pub mod state;

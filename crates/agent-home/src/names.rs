@@ -1,9 +1,7 @@
 //! Names of threads: read from a task home before anything there goes, kept in the store, given to the next home.
 
 use std::collections::BTreeMap;
-use std::io::Write as _;
 
-use rusqlite::{Connection, OpenFlags};
 use serde::Deserialize;
 use serde_json::json;
 use threadkeep_record::{ThreadId, UtcMillis};
@@ -12,6 +10,7 @@ use crate::dir::Dir;
 use crate::error::{Attempt as _, HomeError};
 use crate::platform::Kind;
 use crate::reservation::{Hold, Reservation};
+use crate::rows::Rows;
 
 /// The name index of a home.
 pub const NAME_INDEX: &str = "session_index.jsonl";
@@ -23,10 +22,24 @@ pub type Names = BTreeMap<String, String>;
 /// What a task home knows of names.
 #[derive(Debug, Default)]
 pub struct TaskNames {
-    /// By thread.
-    pub names: Names,
+    /// By the name index.
+    pub index: Names,
+    /// By the state databases.
+    pub in_databases: Names,
+    /// The newest database, if it could be read: the one that Codex uses.
+    pub rows: Option<Rows>,
     /// Databases that could not be read, with why: what they hold is not known to be saved.
     pub unread: Vec<(String, String)>,
+}
+
+impl TaskNames {
+    /// The names of the home: for paginated threads the database has them, and its word counts where it has one.
+    #[must_use]
+    pub fn all(&self) -> Names {
+        let mut all = self.index.clone();
+        all.extend(self.in_databases.clone());
+        all
+    }
 }
 
 #[derive(Deserialize)]
@@ -35,14 +48,19 @@ struct Line {
     thread_name: String,
 }
 
-/// Reads the names that a home has: the name index and, for paginated threads, the state database, whose word counts
-/// where it has one.
+/// Reads the names that a home has, in the name index and in the state databases.
 pub fn read(home: &Dir) -> Result<TaskNames, HomeError> {
-    let mut out = TaskNames { names: read_index(home)?, unread: vec![] };
+    let mut out = TaskNames { index: read_index(home)?, ..TaskNames::default() };
     for name in databases(home)? {
-        match read_database(home, &name) {
-            Ok(names) => out.names.extend(names),
-            Err(why) => out.unread.push((name, why)),
+        match Rows::read(home, &name) {
+            Ok(rows) => {
+                out.in_databases.extend(rows.names());
+                out.rows = Some(rows);
+            }
+            Err(why) => {
+                out.rows = None;
+                out.unread.push((name, why));
+            }
         }
     }
     Ok(out)
@@ -64,44 +82,19 @@ fn read_index(home: &Dir) -> Result<Names, HomeError> {
     Ok(names)
 }
 
-/// The state databases of a home, without their side files.
+/// The state databases of a home, without their side files, oldest version first.
 pub fn databases(home: &Dir) -> Result<Vec<String>, HomeError> {
     let entries = home.entries().attempt("read folder", home.path())?;
-    Ok(entries
+    let mut found: Vec<(Option<u32>, String)> = entries
         .into_iter()
         .filter_map(|(name, _)| name.into_string().ok())
-        .filter(|n| n.starts_with("state_") && n.ends_with(".sqlite"))
-        .collect())
-}
-
-/// Reads names from a private copy, so that not even a lock is taken on Codex's file.
-fn read_database(home: &Dir, name: &str) -> Result<Names, String> {
-    let text = |e: &dyn std::fmt::Display| e.to_string();
-    let copy = tempfile::tempdir().map_err(|e| text(&e))?;
-    for end in ["", "-wal"] {
-        let file = format!("{name}{end}");
-        let Some(mut from) = crate::dir::absent(home.file(&file)).map_err(|e| text(&e))? else { continue };
-        let mut to = std::fs::File::create(copy.path().join(&file)).map_err(|e| text(&e))?;
-        std::io::copy(&mut from, &mut to).and_then(|_| to.flush()).map_err(|e| text(&e))?;
-    }
-    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let db = Connection::open_with_flags(copy.path().join(name), flags).map_err(|e| text(&e))?;
-    let named: i64 = db
-        .query_row("SELECT count(*) FROM pragma_table_info('threads') WHERE name IN ('id', 'name')", [], |r| r.get(0))
-        .map_err(|e| text(&e))?;
-    let mut names = Names::new();
-    if named < 2 {
-        return Ok(names);
-    }
-    let mut rows = db.prepare("SELECT id, name FROM threads WHERE name IS NOT NULL").map_err(|e| text(&e))?;
-    let rows = rows.query_map([], |r| Ok((r.get::<_, String>(0)?, r.get::<_, String>(1)?))).map_err(|e| text(&e))?;
-    for row in rows {
-        let (id, name) = row.map_err(|e| text(&e))?;
-        if !name.trim().is_empty() {
-            names.insert(id, name.trim().to_owned());
-        }
-    }
-    Ok(names)
+        .filter_map(|name| {
+            let version = name.strip_prefix("state_")?.strip_suffix(".sqlite")?.parse().ok();
+            Some((version, name))
+        })
+        .collect();
+    found.sort();
+    Ok(found.into_iter().map(|(_, name)| name).collect())
 }
 
 /// Adds names to a task home's index. An index that is a link stays as it is.

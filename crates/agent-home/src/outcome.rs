@@ -37,6 +37,7 @@ impl Unavailable {
     pub fn word(&self) -> &'static str {
         match self {
             Self::Lost(Lost::NotFound) => "not_found",
+            Self::Lost(Lost::CannotLook(..)) => "cannot_look",
             Self::Lost(Lost::Archived(_)) => "archived",
             Self::Lost(Lost::Unusable(..)) => "unusable",
             Self::Lost(Lost::BaseMissing(_)) => "base_missing",
@@ -55,6 +56,10 @@ impl Unavailable {
                  written); forget the id and start a new thread"
                     .into()
             }
+            Self::Lost(Lost::CannotLook(path, why)) => format!(
+                "no rollout of it was found, but not everything could be looked at, so keep the id: {}: {why}",
+                path.display()
+            ),
             Self::Lost(Lost::Archived(path)) => {
                 format!("the thread is archived ({}); unarchive it first", path.display())
             }

@@ -96,15 +96,30 @@ impl LockTable {
     /// of them (another user's, another container's), the process that took the lock, which may be gone.
     #[must_use]
     pub fn holders(&self, file: &Stat) -> Vec<u32> {
-        let of = |rows: &[(u64, u64, u32)]| -> BTreeSet<u32> {
-            rows.iter().filter(|(dev, ino, _)| (*dev, *ino) == (file.dev, file.ino)).map(|(_, _, pid)| *pid).collect()
-        };
-        let took = self.rows.as_deref().map(of).unwrap_or_default();
+        let took: BTreeSet<u32> = self.rows.iter().flatten().filter_map(of(file)).collect();
         if file.ino == 0 || took.is_empty() {
             return vec![];
         }
-        let living = of(self.openers.get_or_init(lock_openers));
+        let living = self.living(file);
         if living.is_empty() { took } else { living }.into_iter().collect()
+    }
+
+    /// Those that hold it beside one lock of this process. `None` where that one is not shown, so that others may not be
+    /// either.
+    #[must_use]
+    pub fn others(&self, file: &Stat) -> Option<Vec<u32>> {
+        let own = std::process::id();
+        let mut took: Vec<u32> = self.rows.iter().flatten().filter_map(of(file)).collect();
+        took.swap_remove(took.iter().position(|pid| *pid == own).filter(|_| file.ino != 0)?);
+        let mut living = self.living(file);
+        living.remove(&own);
+        // A lock that was taken by one who is gone, or whose files are not shown, still counts.
+        let took: BTreeSet<u32> = took.into_iter().collect();
+        Some(if living.is_empty() { took } else { living }.into_iter().collect())
+    }
+
+    fn living(&self, file: &Stat) -> BTreeSet<u32> {
+        self.openers.get_or_init(lock_openers).iter().filter_map(of(file)).collect()
     }
 
     /// Why nothing is known of locks, if that is so.
@@ -112,4 +127,9 @@ impl LockTable {
     pub fn unreadable(&self) -> Option<String> {
         self.rows.as_ref().err().map(|e| format!("the system's table of locks cannot be read: {e}"))
     }
+}
+
+fn of(file: &Stat) -> impl Fn(&(u64, u64, u32)) -> Option<u32> {
+    let file = (file.dev, file.ino);
+    move |(dev, ino, pid)| ((*dev, *ino) == file).then_some(*pid)
 }

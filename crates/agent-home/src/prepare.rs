@@ -4,30 +4,26 @@
 //! before databases are dropped, these are dropped before the link that made them stale is replaced, and every step that
 //! was done is found done by the next run.
 
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
-use crate::bring::{Source, Target, bring, source};
 use crate::dir::Dir;
 use crate::error::{Attempt as _, HomeError};
+use crate::expose::Target;
 use crate::files;
-use crate::find::{Found, Presence, Scan, Want, presence, scan};
-use crate::id::{NamedRollout, ResumeId};
-use crate::key::{ConversationKind, StoreKey};
+use crate::key::StoreKey;
+use crate::leaving;
 use crate::manifest::FORMAT;
 use crate::names;
+use crate::naming::{self, save_names};
 pub use crate::options::{LookUp, Options, Work, World};
-use crate::outcome::{ExposedFile, NamedThread, Outcome, Report, Unavailable};
+use crate::outcome::{NamedThread, Outcome, Report, Unavailable};
 use crate::platform::Kind;
 use crate::reservation::{Hold, Reservation, lock_name};
-use crate::save::save_names;
 use crate::sessions::{self, Contents, Leads, Placed, Stands};
-use crate::shared::{STORES, SharedHome, WRITER_LOCKS};
+use crate::shared::{SharedHome, WRITER_LOCKS};
 use crate::state;
 use crate::store::{Adopt, Editing, Store, adopt};
 use crate::task::{TaskHome, TaskRecord, checked};
-use crate::writers::refuse_written;
 
 /// A home that is ready.
 #[derive(Debug)]
@@ -43,16 +39,21 @@ pub fn prepare(options: &Options, world: &World<'_>) -> Result<Prepared, HomeErr
     if options.key.as_ref().is_some_and(|k| k.id.is_empty()) {
         return Err(HomeError::Usage { what: "the id of the conversation is empty".into() });
     }
+    if options.task_home.as_os_str().is_empty() {
+        return Err(HomeError::Usage { what: "no task home is given: its path is empty".into() });
+    }
     let shared = SharedHome::open(&options.shared_home, Arc::clone(&world.watch))?;
     let mut task = open_task(options, &shared, world)?;
-    let old_key = task.record.as_ref().and_then(|r| r.key.clone());
+    let home = task.dir.clone();
+    let before = task.record.clone();
     let mut run = Run {
         options,
         world,
         shared: &shared,
-        home: task.dir.clone(),
+        home: home.clone(),
+        task: &mut task,
         report: Report {
-            task_home: task.dir.path().to_owned(),
+            task_home: home.path().to_owned(),
             store: None,
             outcome: Outcome::Fresh,
             thread_id: options.resume.clone(),
@@ -67,15 +68,23 @@ pub fn prepare(options: &Options, world: &World<'_>) -> Result<Prepared, HomeErr
             notes: vec![],
         },
     };
-    let mut record = task.record.clone().unwrap_or_default();
+    match home.tighten() {
+        Ok(None) => {}
+        Ok(Some(mode)) => run
+            .report
+            .repaired
+            .push(format!("the task home: its mode was {:o}, now others see nothing of it", mode & 0o777)),
+        Err(e) => {
+            run.report.notes.push(format!("the task home is open to others, and its mode cannot be changed: {e}"))
+        }
+    }
+    let mut record = before.clone().unwrap_or_default();
     record.format = FORMAT;
-    if let Some(old) = old_key.filter(|old| options.key.as_ref() != Some(old))
-        && !was_rekeyed(&shared, &old, options.key.as_ref())?
-    {
+    if let Some(old) = leaving::left(&home, &shared, before.as_ref(), options.key.as_ref())? {
         run.leave_conversation(&old, &mut record)?;
         // Said at once: what was put away must not be taken for the new conversation's by a run after a crash.
         record.key = options.key.clone();
-        task.remember(record.clone())?;
+        run.task.remember(record.clone())?;
     }
     run.writer_locks()?;
     let reservation = match &options.key {
@@ -92,11 +101,11 @@ pub fn prepare(options: &Options, world: &World<'_>) -> Result<Prepared, HomeErr
             Some(held)
         }
         None => {
-            run.without_store()?;
+            run.without_store(&mut record)?;
             None
         }
     };
-    let done = files::place(&shared, &task.dir, &options.config, &record.copied)?;
+    let done = files::place(&shared, &home, &options.config, &record.copied)?;
     run.report.linked.extend(done.linked);
     run.report.copied.extend(done.copied);
     run.report.repaired.extend(done.repaired);
@@ -108,23 +117,19 @@ pub fn prepare(options: &Options, world: &World<'_>) -> Result<Prepared, HomeErr
     Ok(Prepared { report, reservation })
 }
 
-/// Whether the conversation of the old key goes on under the new one.
-fn was_rekeyed(shared: &SharedHome, old: &StoreKey, new: Option<&StoreKey>) -> Result<bool, HomeError> {
-    let Some(store) = new.map(|new| Store::open(shared, new)).transpose()?.flatten() else { return Ok(false) };
-    Ok(store.manifest()?.is_some_and(|m| m.earlier_keys.contains(old)))
-}
-
 fn open_task(options: &Options, shared: &SharedHome, world: &World<'_>) -> Result<TaskHome, HomeError> {
     let wanted = checked(&options.task_home, &shared.dir)?;
     TaskHome::make(&wanted, Arc::clone(&world.watch), options.patience)
 }
 
-struct Run<'r> {
-    options: &'r Options,
-    world: &'r World<'r>,
-    shared: &'r SharedHome,
-    home: Dir,
-    report: Report,
+/// A preparation on its way.
+pub(crate) struct Run<'r> {
+    pub options: &'r Options,
+    pub world: &'r World<'r>,
+    pub shared: &'r SharedHome,
+    pub home: Dir,
+    pub task: &'r mut TaskHome,
+    pub report: Report,
 }
 
 impl Run<'_> {
@@ -168,29 +173,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// The home was another conversation's: what that one left goes into its store, names first.
-    fn leave_conversation(&mut self, old: &StoreKey, record: &mut TaskRecord) -> Result<(), HomeError> {
-        let locks = self.shared.locks()?;
-        let name = lock_name(&old.path());
-        let _held = Reservation::need(&locks, &name, Hold::Shared, self.options.patience, "the store")?;
-        let (store, _, editing) = Store::make(self.shared, old, self.world.now, Adopt::Leave)?;
-        self.save_names(&store, &editing, record)?;
-        for folder in crate::shared::ROLLOUT_FOLDERS {
-            let Some(to) = store.rollouts(folder)? else { continue };
-            let stands = sessions::look(&self.home, folder, self.shared, Some(&to))?;
-            if stands == Stands::Folder(Contents::Some) {
-                sessions::link(&self.home, folder, &stands, &to)?;
-                self.report.migrated.push(format!("{folder}: moved into the store of {}", old.shown()));
-            }
-        }
-        for moved in state::put_away(&self.home, &store.dir)? {
-            self.report.migrated.push(format!("left by {}: {moved}", old.shown()));
-        }
-        record.names.clear();
-        Ok(())
-    }
-
-    fn without_store(&mut self) -> Result<(), HomeError> {
+    fn without_store(&mut self, record: &mut TaskRecord) -> Result<(), HomeError> {
         for folder in crate::shared::ROLLOUT_FOLDERS {
             let stands = sessions::look(&self.home, folder, self.shared, None)?;
             // Codex makes the folder of archived ones when it needs it.
@@ -198,27 +181,15 @@ impl Run<'_> {
                 continue;
             }
             if folder == "sessions" && matches!(stands, Stands::Link(_)) {
-                let names = names::read(&self.home)?;
-                self.report.migrated.extend(state::reset(&self.home, &names)?);
+                self.drop_databases(record)?;
             }
             let placed = sessions::real_folder(&self.home, folder, &stands)?;
             self.told(folder, &stands, &placed);
         }
-        if let Some(id) = &self.options.resume {
-            let there = self.in_task_sessions(id)?;
-            self.report.outcome = match there {
-                Presence::Absent => Outcome::Unavailable(Unavailable::NoConversation),
-                there => Outcome::Resumed(there),
-            };
+        if let Some(id) = &self.options.resume.clone() {
+            self.report.outcome = self.in_task_sessions(id, Unavailable::NoConversation)?;
         }
         Ok(())
-    }
-
-    fn in_task_sessions(&self, id: &ResumeId) -> Result<Presence, HomeError> {
-        let Some(dir) = sessions::open(&self.home, "sessions")? else { return Ok(Presence::Absent) };
-        let mut found = Scan::default();
-        scan(&dir, Path::new("sessions"), Want::Thread(id), &mut found);
-        Ok(presence(&found.found, &self.shared.within()).0)
     }
 
     fn told(&mut self, folder: &str, stands: &Stands, placed: &Placed) {
@@ -250,6 +221,7 @@ impl Run<'_> {
         self.report.repaired.extend(opened.repaired);
         let own = self.need(&store, "sessions")?;
         let stands = sessions::look(&self.home, "sessions", self.shared, Some(&own))?;
+        self.leave_unknown(&store, &stands, record)?;
         let counts = self.options.work == Work::Managed && stands == Stands::Folder(Contents::Some);
         if stands == Stands::Other {
             return Err(HomeError::Refused {
@@ -260,10 +232,7 @@ impl Run<'_> {
         if counts {
             self.save_names(&store, &editing, record)?;
             if let Some(id) = &self.options.resume {
-                self.report.outcome = match self.in_task_sessions(id)? {
-                    Presence::Absent => Outcome::Unavailable(Unavailable::NotInTaskSessions),
-                    there => Outcome::Resumed(there),
-                };
+                self.report.outcome = self.in_task_sessions(id, Unavailable::NotInTaskSessions)?;
             }
             self.report.kept.push("sessions: the task home's own folder, which counts".into());
         } else {
@@ -296,15 +265,14 @@ impl Run<'_> {
             self.told("sessions", stands, &placed);
         }
         if let Some(id) = self.options.resume.clone() {
-            let target = Target { sessions: own.clone(), archived: archived.clone() };
+            let target = Target { sessions: own.clone(), archived: archived.clone(), scratch: store.dir.clone() };
             self.resume(&id, store, editing, stands, &target)?;
         }
         self.save_names(store, editing, record)?;
         if let Stands::Link(leads) = stands
             && *leads != Leads::OwnStore
         {
-            let names = names::read(&self.home)?;
-            self.report.migrated.extend(state::reset(&self.home, &names)?);
+            self.drop_databases(record)?;
         }
         if !merging {
             let placed = sessions::link(&self.home, "sessions", stands, own)?;
@@ -321,183 +289,28 @@ impl Run<'_> {
         Ok(())
     }
 
-    fn resume(
-        &mut self,
-        id: &ResumeId,
-        store: &Store,
-        editing: &Editing,
-        stands: &Stands,
-        target: &Target,
-    ) -> Result<(), HomeError> {
-        let mut sources =
-            vec![source("the store".into(), Some(target.sessions.clone()), Some(target.archived.clone()))];
-        if let Stands::Link(Leads::OtherStore(_) | Leads::Foreign(_)) = stands
-            && let Ok(Some(old)) = sessions::open(&self.home, "sessions")
-        {
-            let archived = sessions::open(&self.home, "archived_sessions").ok().flatten();
-            sources.push(source("the folder that sessions led to".into(), Some(old), archived));
-        }
-        let quick = self.other_stores(store, id, &mut sources)?;
-        let mut known = source(
-            "the shared home".into(),
-            self.shared.rollouts("sessions")?,
-            self.shared.rollouts("archived_sessions")?,
-        );
-        known.known = self.world.look_up.and_then(|look_up| look_up(id)).map(|paths| self.known(id, &paths));
-        sources.push(known);
-        let within = self.shared.within();
-        match bring(id, &sources, target, self.options.exposure, &within)? {
-            Ok(brought) => {
-                self.report.outcome = Outcome::Resumed(brought.presence.unwrap_or(Presence::PresentUnverified));
-                self.report.exposed = brought
-                    .exposed
-                    .into_iter()
-                    .map(|(path, how)| ExposedFile { path, how, shares_appends: how.shares_appends() })
-                    .collect();
-                self.report.bases = brought.bases;
-                self.report.notes.extend(brought.notes);
-                self.problems(brought.problems);
-                if let Some(from) = brought.from.filter(|f| f != "the shared home") {
-                    self.report.migrated.push(format!("thread {id}: from {from}"));
-                }
-                if let Some(quick) = quick {
-                    self.take_over(&quick, store, editing)?;
-                }
-                self.finish_take_overs(store, editing)?;
-                let reflinked: Vec<String> = self
-                    .report
-                    .exposed
-                    .iter()
-                    .filter(|e| e.how == crate::expose::How::Reflink)
-                    .map(|e| e.path.to_string_lossy().into_owned())
-                    .collect();
-                store.edit(editing, self.world.now, |m| {
-                    let changed = m.note(id.as_str(), None) | !reflinked.is_empty();
-                    m.shares_blocks.extend(reflinked);
-                    changed
-                })?;
+    /// Drops the databases over a history that this home does not show any more. Names that only they have are kept first.
+    fn drop_databases(&mut self, record: &mut TaskRecord) -> Result<(), HomeError> {
+        let names = names::read(&self.home)?;
+        if naming::keep_unclaimed(&names, record) {
+            // A home without a record is this conversation's from here on: with a record of none, the next run after a
+            // crash would take it for one that was used without a conversation.
+            if self.task.record.is_none() {
+                record.key.clone_from(&self.options.key);
             }
-            Err(lost) => self.report.outcome = Outcome::Unavailable(Unavailable::Lost(lost)),
+            self.task.remember(record.clone())?;
         }
-        Ok(())
-    }
-
-    fn problems(&mut self, problems: Vec<(PathBuf, String)>) {
-        self.report
-            .notes
-            .extend(problems.into_iter().map(|(p, why)| format!("could not be looked into: {}: {why}", p.display())));
-    }
-
-    /// Files that an index knows, as far as they are there.
-    fn known(&self, id: &ResumeId, paths: &[PathBuf]) -> Vec<Found> {
-        let mut found = Vec::new();
-        for path in paths {
-            let mut parts = path.components();
-            let folder = match parts.next().and_then(|c| c.as_os_str().to_str()) {
-                Some("sessions") => "sessions",
-                Some("archived_sessions") => "archived_sessions",
-                Some(_) | None => continue,
-            };
-            let rest = parts.as_path();
-            let (Ok(Some(root)), Some(parent), Some(name)) =
-                (self.shared.rollouts(folder), rest.parent(), rest.file_name())
-            else {
-                continue;
-            };
-            let dir = if parent.as_os_str().is_empty() { Ok(root) } else { root.folder(parent) };
-            let (Ok(dir), Some(named)) = (dir, name.to_str().and_then(NamedRollout::parse)) else { continue };
-            if named.id == *id
-                && let Ok(Some(stat)) = dir.stat(name)
-            {
-                found.push(Found { dir, path: path.clone(), name: name.to_owned(), named, kind: stat.kind });
-            }
-        }
-        found
-    }
-
-    /// Stores of other conversations of this profile that have the thread. Tells the one that is taken over: a quick
-    /// request's.
-    fn other_stores(
-        &self,
-        own: &Store,
-        id: &ResumeId,
-        sources: &mut Vec<Source>,
-    ) -> Result<Option<StoreKey>, HomeError> {
-        let namespace = format!("{STORES}/{}", StoreKey::namespace_of(&own.key.profile));
-        let Some(namespace) = self.shared.part(&namespace)? else { return Ok(None) };
-        let mine = own.dir.stat_self().attempt("look at", own.dir.path())?;
-        let mut quick = None;
-        for (agent, _) in namespace.entries().attempt("read folder", namespace.path())? {
-            let Ok(agent) = namespace.folder(&agent) else { continue };
-            for (name, _) in agent.entries().attempt("read folder", agent.path())? {
-                let Ok(dir) = agent.folder(&name) else { continue };
-                if dir.stat_self().is_ok_and(|s| s.is_same(&mine)) {
-                    continue;
-                }
-                let (sessions, archived) = (dir.folder("sessions").ok(), dir.folder("archived_sessions").ok());
-                let mut found = Scan::default();
-                for folder in sessions.iter().chain(&archived) {
-                    scan(folder, Path::new(""), Want::Thread(id), &mut found);
-                }
-                if found.found.is_empty() {
-                    continue;
-                }
-                let key = crate::store::read_manifest(&dir).ok().flatten().map(|m| m.key);
-                let shown = key.as_ref().map_or_else(|| dir.path().display().to_string(), StoreKey::shown);
-                quick = quick.or_else(|| {
-                    key.filter(|k| k.kind == ConversationKind::Quick && k.path() == relative(&dir, self.shared))
-                });
-                sources.push(source(format!("the store of {shown}"), sessions, archived));
-            }
-        }
-        Ok(quick)
-    }
-
-    /// Moves what is left in a quick request's store into this one. If a task still holds that store, what was linked is
-    /// enough, and the next preparation may do it.
-    fn take_over(&mut self, quick: &StoreKey, store: &Store, editing: &Editing) -> Result<(), HomeError> {
-        let locks = self.shared.locks()?;
-        match Reservation::take(&locks, &lock_name(&quick.path()), Hold::Alone, Duration::ZERO)? {
-            Some(alone) => {
-                if let Some(from) = Store::open(self.shared, quick)? {
-                    match refuse_written(self.shared, &from) {
-                        Ok(()) => {}
-                        Err(e @ (HomeError::Held { .. } | HomeError::Refused { .. })) => {
-                            self.report.notes.push(format!("the store of {} was left as it is: {e}", quick.shown()));
-                            return Ok(());
-                        }
-                        Err(e) => return Err(e),
-                    }
-                    let moved = crate::rekey::merge_stores(&from, store, editing, self.world.now)?;
-                    self.report.migrated.extend(moved);
-                    alone.retire(&locks)?;
-                }
-            }
-            None => self.report.notes.push(format!("the store of {} is in use and was left as it is", quick.shown())),
-        }
-        Ok(())
-    }
-
-    /// Finishes what a run that ended in the middle of a take-over left: its manifest says from where.
-    fn finish_take_overs(&mut self, store: &Store, editing: &Editing) -> Result<(), HomeError> {
-        let earlier = store.manifest()?.map(|m| m.earlier_keys).unwrap_or_default();
-        for key in earlier.iter().filter(|k| k.kind == ConversationKind::Quick) {
-            let Some(from) = Store::open(self.shared, key)? else { continue };
-            let mut left = Scan::default();
-            for folder in crate::shared::ROLLOUT_FOLDERS {
-                if let Some(dir) = from.rollouts(folder)? {
-                    scan(&dir, Path::new(folder), Want::All, &mut left);
-                }
-            }
-            if !left.found.is_empty() || from.manifest()?.is_some_and(|m| !m.threads.is_empty()) {
-                self.take_over(key, store, editing)?;
-            }
-        }
+        self.report.migrated.extend(state::reset(&self.home, &names)?);
         Ok(())
     }
 
     /// Copies names that were given in this home since it was last prepared into the store.
-    fn save_names(&mut self, store: &Store, editing: &Editing, record: &mut TaskRecord) -> Result<(), HomeError> {
+    pub(crate) fn save_names(
+        &mut self,
+        store: &Store,
+        editing: &Editing,
+        record: &mut TaskRecord,
+    ) -> Result<(), HomeError> {
         let told = save_names(&self.home, self.shared, store, editing, self.world.now, record)?;
         self.report.notes.extend(told);
         Ok(())
@@ -506,21 +319,11 @@ impl Run<'_> {
     /// Gives the home the names that the store knows and the home does not, and tells all of them.
     fn give_names(&mut self, store: &Store, record: &mut TaskRecord) -> Result<(), HomeError> {
         let Some(manifest) = store.manifest()? else { return Ok(()) };
-        let there = names::read(&self.home)?.names;
-        let mut missing = names::Names::new();
-        for thread in &manifest.threads {
-            let Some(name) = thread.name.clone() else { continue };
-            self.report.names.push(NamedThread { thread_id: thread.id.clone(), name: name.clone() });
-            if there.get(&thread.id) != Some(&name) && record.names.get(&thread.id) != Some(&name) {
-                missing.insert(thread.id.clone(), name.clone());
-            }
-            record.names.insert(thread.id.clone(), name);
-        }
-        names::add(&self.home, &missing, self.world.now)
+        let names = naming::of_store(&manifest);
+        let (done, not_done) = naming::give_names(&self.home, &names, self.world.now, record)?;
+        self.report.repaired.extend(done);
+        self.report.notes.extend(not_done);
+        self.report.names.extend(names.into_iter().map(|(thread_id, name)| NamedThread { thread_id, name }));
+        Ok(())
     }
-}
-
-/// The path of a store below the folder of stores.
-fn relative(dir: &Dir, shared: &SharedHome) -> String {
-    dir.path().strip_prefix(shared.dir.shown(STORES)).map(|p| p.to_string_lossy().into_owned()).unwrap_or_default()
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::dir::Dir;
 use crate::error::{Attempt as _, HomeError};
-use crate::find::{Presence, Scan, Want, presence, scan};
+use crate::find::{Head, Presence, Scan, Want, presence, scan};
 use crate::id::ResumeId;
 use crate::shared::SharedHome;
 use crate::watch::Unwatched;
@@ -45,6 +45,16 @@ pub fn present(place: &Path, shared_home: &Path, id: &ResumeId) -> Result<Presen
     if state == Presence::Absent && !found.problems.is_empty() {
         let (path, why) = found.problems.swap_remove(0);
         return Err(HomeError::Refused { why: format!("cannot be looked into ({why})"), path: home.shown(path) });
+    }
+    if state == Presence::Absent {
+        for file in &found.found {
+            if let Head::Closed(why) = file.head(&within) {
+                return Err(HomeError::Refused {
+                    why: format!("cannot be opened ({why})"),
+                    path: home.shown(&file.path),
+                });
+            }
+        }
     }
     Ok(Present { state, path })
 }

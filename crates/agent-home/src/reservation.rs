@@ -111,3 +111,9 @@ pub fn holders_in(folder: &Dir, name: &str, table: &LockTable) -> Vec<u32> {
     let Ok(Some(stat)) = folder.stat(name) else { return vec![] };
     table.holders(&stat)
 }
+
+/// Who holds a lock beside this process, which holds it once. `None` where that cannot be known.
+#[must_use]
+pub fn others(folder: &Dir, name: &str) -> Option<Vec<u32>> {
+    platform::flock_table().others(&folder.stat(name).ok()??)
+}

@@ -7,8 +7,8 @@ use std::time::Duration;
 use threadkeep_record::UtcMillis;
 
 use crate::error::{Attempt as _, HomeError};
+use crate::naming::{self, save_names};
 use crate::reservation::{Hold, Reservation, lock_name};
-use crate::save::save_names;
 use crate::sessions::{self, Leads, Stands};
 use crate::shared::SharedHome;
 use crate::store::Store;
@@ -69,13 +69,19 @@ impl Running {
         }
     }
 
-    /// Saves the names that were given in the home, and stamps the store. What is held is free when this process and all
+    /// Saves the names that were given in the home, puts those of the store into the database that Codex has made
+    /// meanwhile, and stamps the store. What is held is free when this process and all
     /// that inherited it are gone. Tells what was saved.
     pub fn leave(mut self, now: UtcMillis) -> Result<Vec<String>, HomeError> {
         let Some((store, held)) = &self.store else { return Ok(vec![]) };
         let editing = store.editing()?;
         let mut record = crate::task::read_record(&self.task.dir)?.unwrap_or_default();
-        let told = save_names(&self.task.dir, &self.shared, store, &editing, now, &mut record)?;
+        let mut told = save_names(&self.task.dir, &self.shared, store, &editing, now, &mut record)?;
+        if let Some(manifest) = store.manifest()? {
+            let (there, names) = (crate::names::read(&self.task.dir)?, naming::of_store(&manifest));
+            let (done, not_done) = naming::give_rows(&self.task.dir, &there, &names, &mut record);
+            told.extend(done.into_iter().chain(not_done));
+        }
         store.stamp(&editing, now)?;
         self.task.remember(record)?;
         let _ = held;

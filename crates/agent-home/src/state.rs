@@ -1,13 +1,9 @@
-//! What Codex derives from a home's sessions and has to be dropped when those change, and what belongs to one
-//! conversation and must not reach another.
+//! What Codex derives from a home's sessions and has to be dropped when those change.
 
 use crate::dir::Dir;
 use crate::error::{Attempt as _, HomeError};
-use crate::key::digest;
 use crate::names::{TaskNames, databases};
 use crate::platform::{Kind, Target};
-use crate::shared::WRITER_LOCKS;
-use crate::task::{LOCK, RECORD};
 
 /// Side files of a database.
 const SIDES: [&str; 2] = ["-shm", "-wal"];
@@ -67,63 +63,4 @@ fn remove(home: &Dir, name: &str) -> Result<(), HomeError> {
         Some(Kind::File | Kind::Link) => home.remove_file(name).attempt("remove", home.shown(name)),
         Some(Kind::Folder | Kind::Other) | None => Ok(()),
     }
-}
-
-/// What of a task home is not of one conversation: shared items, what is copied again at every preparation, and what this
-/// crate keeps there. Everything else is the conversation's.
-const ANYONES: [&str; 13] = [
-    "auth.json",
-    "config.toml",
-    "config.json",
-    "instructions.md",
-    "AGENTS.md",
-    "prompts",
-    "skills",
-    "plugins",
-    "sessions",
-    "archived_sessions",
-    WRITER_LOCKS,
-    LOCK,
-    RECORD,
-];
-
-/// Moves what belongs to another conversation into that one's store, where it is out of the next agent's sight and not
-/// lost. Tells what was moved.
-pub fn put_away(home: &Dir, store: &Dir) -> Result<Vec<String>, HomeError> {
-    let mut moved = Vec::new();
-    let entries = home.entries().attempt("read folder", home.path())?;
-    let mine: Vec<_> = entries.into_iter().filter(|(n, _)| !ANYONES.iter().any(|a| n == *a)).collect();
-    if mine.is_empty() {
-        return Ok(moved);
-    }
-    let place = format!("task-state/{}", &digest(home.path().as_os_str().as_encoded_bytes())[..16]);
-    let to = store.made(&place).attempt("make folder", store.shown(&place))?;
-    for (name, _) in mine {
-        let shown = home.shown(&name);
-        let mut new = name.clone();
-        let mut n = 0u32;
-        loop {
-            match home.rename(&name, &to, &new, Target::Free) {
-                Ok(()) => break,
-                Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists && n < 10_000 => {
-                    n += 1;
-                    new = name.clone();
-                    new.push(format!(".aside-{n}"));
-                }
-                Err(e) if e.kind() == std::io::ErrorKind::CrossesDevices => {
-                    return Err(HomeError::Refused {
-                        why: "this home holds what another conversation left, and is on another file system than its store; \
-                              use a new task home"
-                            .into(),
-                        path: shown,
-                    });
-                }
-                Err(source) => return Err(HomeError::Io { attempt: "move", path: shown, source }),
-            }
-        }
-        moved.push(format!("{} to {}", name.to_string_lossy(), to.shown(&new).display()));
-    }
-    to.sync().attempt("sync", to.path())?;
-    home.sync().attempt("sync", home.path())?;
-    Ok(moved)
 }

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::dir::Dir;
 use crate::error::{Attempt as _, HomeError};
 use crate::key::StoreKey;
+use crate::platform::Kind;
 use crate::reservation::{Hold, Reservation};
 use crate::watch::Watch;
 
@@ -32,6 +33,10 @@ pub struct TaskRecord {
     /// Names of threads as the home had them when it was last prepared: others were given in a task.
     #[serde(default)]
     pub names: BTreeMap<String, String>,
+    /// Names that a dropped database had of threads that no store of this home knows: whoever resumes such a thread here
+    /// gets its name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub unclaimed: BTreeMap<String, String>,
 }
 
 /// A task home that is open, with the lock on it.
@@ -67,6 +72,14 @@ impl TaskHome {
 
     fn open_with(path: PathBuf, watch: Arc<dyn Watch>, hold: Hold, patience: Duration) -> Result<Self, HomeError> {
         let dir = Dir::open(&path, watch).attempt("open the task home", &path)?;
+        for name in [LOCK, RECORD] {
+            if dir.stat(name).attempt("look at", dir.shown(name))?.is_some_and(|s| s.kind != Kind::File) {
+                return Err(HomeError::Refused {
+                    why: "something that is no file stands where this home's own file belongs".into(),
+                    path: dir.shown(name),
+                });
+            }
+        }
         let lock = Reservation::need(&dir, LOCK, hold, patience, "the task home")?;
         let record = read_record(&dir)?;
         Ok(Self { dir, record, lock })

@@ -30,7 +30,11 @@ fn main() -> ExitCode {
             }
             if json {
                 let text = e.render().to_string();
-                let line = text.lines().next().unwrap_or("wrong usage").trim_start_matches("error: ").to_owned();
+                // The options that are meant stand in lines of their own below a first one that ends in a colon.
+                let mut lines = text.lines().take_while(|l| !l.trim().is_empty()).map(str::trim);
+                let first = lines.next().unwrap_or("wrong usage").trim_start_matches("error: ").to_owned();
+                let rest = lines.collect::<Vec<_>>().join(", ");
+                let line = if rest.is_empty() { first } else { format!("{first} {rest}") };
                 return Failure::new(Kind::Usage, line).hint("see threadkeep --help").report(&mut Out::stdout(true));
             }
             let _ = e.print();

@@ -75,7 +75,7 @@ proptest! {
     ) {
         let (bytes, _) = segment(&texts);
         let text: Vec<char> = which.get(&texts).chars().collect();
-        let from = from.index(text.len());
+        let from = from.index(text.len() + 1);
         let cut: String = text[from..].iter().take(length).collect();
         let term = recased(&cut, seed);
         let regex = RegexBuilder::new(&regex::escape(&term)).case_insensitive(true).build().unwrap();

@@ -87,6 +87,8 @@ pub struct SessionMeta {
     pub history_mode: Option<HistoryMode>,
     /// Where the history begins.
     pub history_base: Option<HistoryBase>,
+    /// Whether the header names a base that cannot be understood, so that where the history begins is not known.
+    pub base_is_unread: bool,
     /// Records below this ordinal are context copied from a parent agent.
     pub subagent_history_start_ordinal: Option<u64>,
     /// Selected capability roots, as in the file.
@@ -194,6 +196,7 @@ impl SessionMeta {
             model_provider: own(p.model_provider),
             history_mode: p.history_mode.as_deref().map(mode),
             history_base: p.history_base.as_ref().and_then(base),
+            base_is_unread: p.history_base.as_ref().is_some_and(unread),
             subagent_history_start_ordinal: p.subagent_history_start_ordinal,
             capability_roots: p.selected_capability_roots.unwrap_or_default(),
             git: p.git.as_ref().and_then(git),
@@ -223,6 +226,7 @@ impl SessionMeta {
             model_provider: text("model_provider"),
             history_mode: v.get("history_mode").and_then(Value::as_str).map(mode),
             history_base: v.get("history_base").and_then(base),
+            base_is_unread: v.get("history_base").is_some_and(unread),
             subagent_history_start_ordinal: v.get("subagent_history_start_ordinal").and_then(Value::as_u64),
             capability_roots: v.get("selected_capability_roots").and_then(Value::as_array).cloned().unwrap_or_default(),
             git: v.get("git").and_then(git),
@@ -287,6 +291,10 @@ fn base(v: &Value) -> Option<HistoryBase> {
         end_ordinal_exclusive: v.get("end_ordinal_exclusive")?.as_u64()?,
         end_byte_offset: v.get("end_byte_offset").and_then(Value::as_u64).unwrap_or(0),
     })
+}
+
+fn unread(v: &Value) -> bool {
+    !v.is_null() && base(v).is_none()
 }
 
 fn git(v: &Value) -> Option<GitInfo> {

@@ -171,8 +171,11 @@ pub struct FolderNames {
 impl FolderNames {
     /// Whether every name is one in the folder itself.
     fn is_sound(&self) -> bool {
-        let outside = |name: &[u8]| name == b".." || name == b"." || name.contains(&b'/');
-        ![&self.files, &self.folders].iter().any(|list| list.split(|b| *b == 0).any(outside))
+        let lists = [&self.files, &self.folders];
+        // Hardly any list has a name with a dot in front, and only such a one may be a folder's own or the one above.
+        let dotted = |list: &[u8]| list.starts_with(b".") || memchr::memmem::find(list, b"\0.").is_some();
+        let own = |list: &[u8]| dotted(list) && list.split(|b| *b == 0).any(|name| name == b".." || name == b".");
+        !lists.iter().any(|list| memchr::memchr(b'/', list).is_some() || own(list))
     }
 }
 

@@ -82,7 +82,11 @@ fn names_that_lead_elsewhere_are_not_believed() {
     fs::write(dir.path().join(name(1)), "outside").unwrap();
     let mut known = HashMap::new();
     again(&home, &mut known);
-    for (files, folders) in [(format!("../../{}\0", name(1)), String::new()), (String::new(), "..\0".into())] {
+    for (files, folders) in [
+        (format!("../../{}\0", name(1)), String::new()),
+        (String::new(), "..\0".into()),
+        (String::new(), "11\0..\0".into()),
+    ] {
         let mut spoilt = known.clone();
         let names = spoilt.get_mut(Path::new("sessions")).unwrap();
         names.files = files.into_bytes();

@@ -125,6 +125,11 @@ pub fn set_mode(_file: &File, _mode: u32) -> io::Result<()> {
     Ok(())
 }
 
+/// There are no such bits here.
+pub fn set_folder_mode(_at: &Handle, _mode: u32) -> io::Result<()> {
+    Ok(())
+}
+
 /// See the Unix module.
 #[cfg(windows)]
 pub fn symlink(target: &OsStr, at: &Handle, name: &OsStr, to: Kind) -> io::Result<()> {

@@ -185,6 +185,13 @@ pub fn set_mode(file: &File, mode: u32) -> io::Result<()> {
     Ok(fs::fchmod(file, Mode::from_raw_mode(bits))?)
 }
 
+/// Sets the permission bits of an open folder.
+pub fn set_folder_mode(at: &Handle, mode: u32) -> io::Result<()> {
+    #[allow(clippy::useless_conversion, reason = "16 bits on some systems")]
+    let bits = (mode & 0o7777).try_into().map_err(io::Error::other)?;
+    Ok(fs::fchmod(&at.0, Mode::from_raw_mode(bits))?)
+}
+
 /// Makes a symbolic link.
 pub fn symlink(target: &OsStr, at: &Handle, name: &OsStr, _to: Kind) -> io::Result<()> {
     Ok(fs::symlinkat(target, &at.0, name)?)

@@ -8,11 +8,16 @@ use std::sync::{Arc, Mutex};
 
 use threadkeep_agent_home::find::Presence;
 use threadkeep_agent_home::outcome::Outcome;
+use threadkeep_agent_home::plan::Policy;
 use threadkeep_agent_home::prepare::Work;
+use threadkeep_agent_home::prune::{Carry, prune};
+use threadkeep_agent_home::rekey::rekey;
+use threadkeep_agent_home::shared::SharedHome;
+use threadkeep_agent_home::store::Adopt;
 use threadkeep_agent_home::watch::{Change, Watch};
-use threadkeep_agent_home::{Options, World, prepare};
+use threadkeep_agent_home::{HomeError, Options, World, prepare};
 
-use crate::place::{NOW, Place, fork, id, log, name, visible};
+use crate::place::{DAY, NOW, Place, fork, id, key, log, name, visible};
 
 /// Notes each change; refuses all from the n-th on.
 #[derive(Debug, Default)]
@@ -73,7 +78,7 @@ fn end(place: &Place) -> Vec<(PathBuf, String)> {
             _ => what,
         };
         // A lock that was left says nothing.
-        if !path.starts_with("shared/threadkeep/locks") {
+        if !path.starts_with("shared/threadkeep/locks") && !path.ends_with("session_index.jsonl.lock") {
             all.push((path, what));
         }
     }
@@ -149,6 +154,43 @@ fn stories() -> Vec<Story> {
             options: |p| Options { resume: Some(id(2)), ..p.issue("one", "i1") },
         },
         Story {
+            name: "a legacy link with a name in the database alone",
+            make: |p| {
+                shared(p);
+                fs::create_dir_all(p.task("one")).unwrap();
+                symlink(p.shared().join("sessions"), p.task("one").join("sessions")).unwrap();
+                let db = rusqlite::Connection::open(p.task("one").join("state_5.sqlite")).unwrap();
+                db.execute_batch("CREATE TABLE threads (id TEXT, history_mode TEXT, name TEXT)").unwrap();
+                for n in [2, 7] {
+                    db.execute("INSERT INTO threads VALUES (?1, 'paginated', 'given')", [crate::place::t(n)]).unwrap();
+                }
+            },
+            options: |p| Options { resume: Some(id(2)), ..p.issue("one", "i1") },
+        },
+        Story {
+            name: "a person who went on in a file of its own",
+            make: |p| {
+                shared(p);
+                drop(crate::place::run(&Options { resume: Some(id(2)), ..p.issue("zero", "i1") }));
+                fs::remove_dir_all(p.task("zero")).unwrap();
+                let path = p.shared().join(format!("sessions/2026/11/30/{}", name(2)));
+                let longer = fs::read_to_string(&path).unwrap() + "{\"type\":\"event_msg\",\"payload\":{}}\n";
+                fs::remove_file(&path).unwrap();
+                fs::write(&path, longer).unwrap();
+            },
+            options: |p| Options { resume: Some(id(2)), ..p.issue("one", "i1") },
+        },
+        Story {
+            name: "a home that was used without a conversation",
+            make: |p| {
+                shared(p);
+                drop(crate::place::run(&p.options("one")));
+                p.write("tasks/one/memories/raw_memories.md", "memory");
+                p.write("tasks/one/plugins/data/x", "state");
+            },
+            options: |p| Options { resume: Some(id(2)), ..p.issue("one", "i1") },
+        },
+        Story {
             name: "a legacy link without one",
             make: |p| {
                 shared(p);
@@ -179,6 +221,16 @@ fn stories() -> Vec<Story> {
             options: |p| Options { resume: Some(id(2)), ..p.issue("one", "new") },
         },
         Story {
+            name: "a store of an earlier system that is adopted",
+            make: |p| {
+                shared(p);
+                p.write(format!("shared/multica-sessions/default/a1/i1/2026/11/29/{}", name(3)), log(3));
+                drop(crate::place::run(&p.issue("zero", "i1")));
+                fs::remove_dir_all(p.task("zero")).unwrap();
+            },
+            options: |p| Options { adopt: Adopt::Move, resume: Some(id(3)), ..p.issue("one", "i1") },
+        },
+        Story {
             name: "a quick request that became an issue",
             make: |p| {
                 shared(p);
@@ -194,12 +246,13 @@ fn stories() -> Vec<Story> {
     ]
 }
 
-/// Every rollout that is anywhere, by name, with its bytes.
+/// Every rollout that is anywhere, by the name that it has or had before it was moved aside, with its bytes.
 fn rollouts(at: &Path) -> Vec<(String, String)> {
     let mut all: Vec<_> = end_of(at)
         .into_iter()
         .filter_map(|p| Some((p.file_name()?.to_string_lossy().into_owned(), fs::read_to_string(&p).ok()?)))
         .filter(|(n, _)| n.starts_with("rollout-"))
+        .map(|(n, bytes)| (n.split(".aside-").next().unwrap_or_default().to_owned(), bytes))
         .collect();
     all.sort();
     all.dedup();
@@ -294,5 +347,76 @@ fn a_failed_sync_is_told_and_the_next_run_is_whole() {
         assert_eq!(run(&options, Some(at)).0, None, "not told");
         assert_eq!(run(&options, None).0, Some(Outcome::Resumed(Presence::Present)));
         assert_eq!(visible(&place.task("one")), [name(1)]);
+    }
+}
+
+/// A conversation with threads 1 and 2, the one named.
+fn conversation(place: &Place) {
+    drop(crate::place::run(&place.issue("one", "old")));
+    place.write(format!("tasks/one/sessions/2026/{}", name(1)), log(1));
+    place.write(format!("tasks/one/archived_sessions/{}", name(2)), log(2));
+    place.write("tasks/one/session_index.jsonl", format!("{{\"id\":\"{}\",\"thread_name\":\"mine\"}}\n", id(1)));
+    drop(crate::place::run(&place.issue("one", "old")));
+    fs::remove_dir_all(place.task("one")).unwrap();
+}
+
+#[test]
+fn a_rekeying_that_ended_anywhere_is_finished_by_the_next() {
+    for n in 0.. {
+        let place = Place::quick();
+        conversation(&place);
+        let all = rollouts(place.dir.path());
+        let rekeyed = |watch: Arc<dyn Watch>| {
+            let shared = SharedHome::open(&place.shared(), watch)?;
+            rekey(&shared, &key("", "a1", "old"), &key("", "a2", "new"), NOW, std::time::Duration::ZERO)
+        };
+        let whole = rekeyed(Arc::new(Tape { end_at: Some(n), ..Tape::default() })).is_ok();
+        assert_eq!(rollouts(place.dir.path()), all, "before step {n}: a rollout is lost");
+        match rekeyed(Arc::new(Tape::default())) {
+            Ok(_) | Err(HomeError::Missing { .. }) => {}
+            Err(e) => panic!("before step {n}: {e}"),
+        }
+        let done = crate::place::run(&Options {
+            key: Some(key("", "a2", "new")),
+            resume: Some(id(1)),
+            ..place.options("two")
+        });
+        assert_eq!(done.report.outcome, Outcome::Resumed(Presence::Present), "before step {n}");
+        assert_eq!(done.report.names[0].name, "mine", "before step {n}");
+        assert!(place.task("two").join("archived_sessions").join(name(2)).exists(), "before step {n}");
+        if whole {
+            assert!(n > 10, "{n}");
+            return;
+        }
+    }
+}
+
+#[test]
+fn a_clean_up_that_ended_anywhere_is_finished_by_the_next() {
+    for n in 0.. {
+        let place = Place::quick();
+        drop(crate::place::run(&place.issue("one", "idle")));
+        place.write(format!("tasks/one/sessions/2026/{}", name(1)), log(1));
+        crate::place::touch(&place.task("one").join("sessions/2026").join(name(1)), NOW);
+        drop(crate::place::run_at(&place.issue("two", "used"), threadkeep_record::UtcMillis(NOW.0 + 30 * DAY)));
+        place.write(format!("tasks/two/sessions/{}", name(2)), log(2));
+        let cleaned = |watch: Arc<dyn Watch>| {
+            let shared = SharedHome::open(&place.shared(), watch)?;
+            let policy = Policy { retention: Some(std::time::Duration::from_secs(14 * 24 * 3600)), max_bytes: None };
+            prune(&shared, "", policy, threadkeep_record::UtcMillis(NOW.0 + 30 * DAY), Carry::Through)
+        };
+        let tape = Arc::new(Tape { end_at: Some(n), ..Tape::default() });
+        let whole = cleaned(tape.clone()).is_ok() && tape.changes.lock().unwrap().len() < n;
+        let gone = place.store(&key("", "a1", "idle"));
+        let left = gone.join("sessions/2026").join(name(1));
+        assert!(left.exists() || !gone.exists(), "before step {n}: half a conversation");
+        cleaned(Arc::new(Tape::default())).unwrap();
+        assert!(!gone.exists(), "before step {n}");
+        assert_eq!(fs::read_dir(place.shared().join("threadkeep/tombstones")).unwrap().count(), 0, "before step {n}");
+        assert!(place.store(&key("", "a1", "used")).join("sessions").join(name(2)).exists());
+        if whole {
+            assert!(n > 5, "{n}");
+            return;
+        }
     }
 }

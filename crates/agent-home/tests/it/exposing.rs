@@ -215,6 +215,17 @@ fn a_fork_of_a_reverted_thread_comes_with_that_thread() {
     let done = run(&resume(&place, "two", 2));
     assert_eq!(done.report.outcome, Outcome::Resumed(Presence::Present), "{:?}", done.report);
     assert_eq!(done.report.bases, [id(1)]);
+    drop(done);
+    // The segment that is meant was cut. Others of the thread are long enough, and do not stand in for it.
+    for (cut, whole, resumed) in [(99, &third, 2), (98, &second, 1)] {
+        fs::remove_dir_all(place.shared().join("threadkeep")).unwrap();
+        let path = format!("shared/sessions/{}", segment(cut));
+        let text = whole.lines().next().unwrap().to_owned() + "\n";
+        fs::remove_file(place.dir.path().join(&path)).unwrap();
+        place.write(&path, text);
+        place.write(format!("shared/sessions/{}", name(1)), first.clone() + &" ".repeat(whole.len()));
+        assert_eq!(why(&run(&resume(&place, &format!("cut-{cut}"), resumed)).report), "base_missing", "{cut}");
+    }
 }
 
 #[test]

@@ -9,7 +9,7 @@ use threadkeep_agent_home::plan::{Action, Policy};
 use threadkeep_agent_home::prune::{Carry, Pruned, pin, prune};
 use threadkeep_agent_home::shared::SharedHome;
 use threadkeep_agent_home::watch::Unwatched;
-use threadkeep_agent_home::{StoreKey, World, prepare};
+use threadkeep_agent_home::{HomeError, Options, StoreKey, World, prepare};
 use threadkeep_record::UtcMillis;
 
 use crate::place::{DAY, NOW, Place, fork, key, log, name, record, run_at, touch};
@@ -137,6 +137,15 @@ fn pinned_named_referenced_and_recent_are_kept_with_reasons() {
     store(&place, &k("parent"), 5, 40);
     let active = store(&place, &k("active"), 6, 40);
     store(&place, &k("child"), 7, 1);
+    // Archived in a task: put away to be kept. Archived by the person and here as a base: theirs stays.
+    let archived = store(&place, &k("archived"), 10, 40);
+    fs::rename(archived.join("sessions/2026").join(name(10)), archived.join("archived_sessions").join(name(10)))
+        .unwrap();
+    let old = record(11, &days(40).to_string(), "");
+    let theirs = place.write(format!("shared/archived_sessions/{}", name(11)), old);
+    touch(&theirs, days(40));
+    let exposed = store(&place, &k("exposed"), 12, 40).join("archived_sessions").join(name(11));
+    fs::hard_link(theirs, exposed).unwrap();
     pin(&shared(&place), &k("pinned"), Some(Pin { at: NOW, why: Some("release".into()) }), NOW, Duration::ZERO)
         .unwrap();
     // A name given by a person.
@@ -168,8 +177,9 @@ fn pinned_named_referenced_and_recent_are_kept_with_reasons() {
     assert!(why[2].contains("refers to"), "{why:?}");
     assert!(why[3].contains("refers to"), "{why:?}");
     assert_eq!((&*why[4], &*why[5]), ("used recently", "used recently"));
-    assert_eq!(done.removed, 1);
-    assert!(!place.store(&k("idle")).exists());
+    assert_eq!(because(&done, &k("archived")), format!("archived: {}", crate::place::t(10)));
+    assert_eq!(done.removed, 2);
+    assert!(!place.store(&k("idle")).exists() && !place.store(&k("exposed")).exists());
 }
 
 #[test]
@@ -341,6 +351,31 @@ fn a_thread_that_is_written_keeps_its_store() {
     drop(lock);
     assert_eq!(clean(&place, "", policy(14)).removed, 1);
     assert!(!dir.exists());
+}
+
+/// The other order of `prune_active_store_not_reclaimed`: who comes while a store is being removed waits, and has a new one.
+#[test]
+fn a_task_that_comes_while_its_store_is_removed_waits_for_the_end_of_it() {
+    let place = Place::new();
+    let dir = store(&place, &key("", "a1", "i1"), 1, 20);
+    let locks = place.shared().join("threadkeep/locks");
+    let lock = fs::read_dir(&locks).unwrap().next().unwrap().unwrap().path();
+    let removing = fs::File::options().write(true).open(&lock).unwrap();
+    removing.lock().unwrap();
+    let soon = Options { patience: Duration::ZERO, ..place.issue("two", "i1") };
+    assert!(matches!(prepare(&soon, &World::at(NOW)), Err(HomeError::Held { .. })), "nobody waits who will not");
+    assert!(!clean(&place, "", policy(14)).plan.iter().any(|d| d.action == Action::Remove), "no second removal");
+    std::thread::scope(|scope| {
+        let task = scope.spawn(|| prepare(&place.issue("one", "i1"), &World::at(NOW)));
+        std::thread::sleep(Duration::from_millis(100));
+        assert!(!task.is_finished(), "it took a store that is being removed");
+        fs::remove_dir_all(&dir).unwrap();
+        fs::remove_file(&lock).unwrap();
+        drop(removing);
+        let _held = task.join().unwrap().unwrap();
+        assert!(dir.join("sessions").is_dir() && lock.exists(), "a new store, under a lock that has a name");
+        assert_eq!(clean(&place, "", policy(14)).removed, 0);
+    });
 }
 
 #[test]

@@ -65,7 +65,7 @@ impl Operator {
     }
 
     /// A rollout in the shared home.
-    fn rollout(&self, n: u32) -> PathBuf {
+    pub fn rollout(&self, n: u32) -> PathBuf {
         self.home.put_at(&format!("sessions/2026/11/29/{}", name(n)), &Log::healthy(&t(n), "2026-11-29T10:00:00.000Z"))
     }
 }

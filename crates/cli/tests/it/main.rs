@@ -20,6 +20,10 @@ mod formats;
 mod homes;
 #[cfg(target_os = "linux")]
 mod homes_doubt;
+#[cfg(unix)]
+mod homes_requests;
+#[cfg(unix)]
+mod homes_unseen;
 mod index;
 mod lineage;
 mod listing;

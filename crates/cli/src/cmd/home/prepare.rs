@@ -35,15 +35,12 @@ struct Request {
     quick: Option<String>,
     autopilot: Option<String>,
     resume: Option<String>,
-    #[serde(default)]
-    local_directory: bool,
+    local_directory: Option<bool>,
     expose: Option<String>,
     allow_copy: Option<u64>,
-    #[serde(default)]
-    adopt: bool,
+    adopt: Option<bool>,
     /// Values by dotted key.
-    #[serde(default)]
-    config: serde_json::Map<String, Value>,
+    config: Option<serde_json::Map<String, Value>>,
 }
 
 /// A request is small; anything larger is not one.
@@ -87,8 +84,8 @@ fn from_stdin(place: &Place) -> Result<Options, Failure> {
         .map_err(|e| Failure::new(Kind::Usage, format!("the request is not understood: {e}")))?;
     let mut place =
         Place { shared_home: place.shared_home.clone(), profile: request.profile.or_else(|| place.profile.clone()) };
-    if let Some(home) = &request.shared_home {
-        place.take_shared(home, "shared_home in the request")?;
+    if let Some(home) = request.shared_home.filter(|p| !p.as_os_str().is_empty()) {
+        place.take_shared(&home, "shared_home in the request")?;
     }
     let conversation = Conversation {
         agent: request.agent,
@@ -100,7 +97,7 @@ fn from_stdin(place: &Place) -> Result<Options, Failure> {
     let mut options = Options::new(request.task_home, place.shared_path()?);
     options.key = conversation.key(place.profile());
     options.resume = resume(request.resume.as_deref())?;
-    options.work = work(request.local_directory);
+    options.work = work(request.local_directory.unwrap_or_default());
     let expose = match request.expose.as_deref() {
         None => None,
         Some("shared") => Some(Expose::Shared),
@@ -108,8 +105,8 @@ fn from_stdin(place: &Place) -> Result<Options, Failure> {
         Some(other) => return Err(Failure::new(Kind::Usage, format!("expose is shared or isolated, not {other:?}"))),
     };
     options.exposure = exposure(expose, request.allow_copy);
-    options.adopt = adopt(request.adopt);
-    for (key, value) in &request.config {
+    options.adopt = adopt(request.adopt.unwrap_or_default());
+    for (key, value) in request.config.iter().flatten() {
         // Scalars of JSON are values of TOML; a list or object goes in as an inline one.
         options.config.push(patch(&format!("{key}={}", toml(value)?))?);
     }
