@@ -144,6 +144,9 @@ fn rebuild_in(catalog: &Catalog, index: &Index, apply: Apply, mut report: Rebuil
     let _writer = if apply == Apply::Yes { Some(Writer::lock(index)?) } else { None };
     let mut filler =
         Filler { catalog, index, until: Until::Done, large: u64::MAX, apply, filled: Filled::default(), damaged: 0 };
+    if apply == Apply::Yes {
+        index.keep_folders(filler.folders().into_iter())?;
+    }
     // What is kept now: the index may have been opened only now, or written by others since.
     let kept = index.listing()?.threads.into_iter().map(|l| l.thread);
     let gone: Vec<ThreadId> = kept.filter(|id| catalog.complete && catalog.group(*id).is_none()).collect();
