@@ -150,6 +150,9 @@ fn from_url(url: &Url) -> Option<PathUri> {
         return None;
     }
     let (host, path) = (url.host_str().unwrap_or(""), url.path());
+    // A reader of URIs drops a host before a drive; where an odd spelling hid the drive from it (a tab inside it), the
+    // result would be read differently the next time.
+    let host = if starts_with_drive(path, &[":", "|"]) { "" } else { host };
     if path.contains("%00") {
         let kept = path.strip_prefix(UNSPELLABLE)?;
         if !host.is_empty() || kept.is_empty() || URL_SAFE_NO_PAD.decode(kept).is_err() {

@@ -217,6 +217,16 @@ fn a_path_comes_back_as_its_system_writes_it() {
     }
 }
 
+/// A tab hid the drive from the rule that drops a host before one.
+#[test]
+fn a_drive_behind_a_host_is_read_as_itself() {
+    for text in ["file:\\/.\\a:\t%", "file://./a:\t/x", "file://srv/c:\t/x", "file://srv/c|\t/x", "file://srv/c:/x"] {
+        if let Ok(path) = PathUri::parse(text) {
+            assert_eq!(PathUri::parse(path.as_str()), Ok(path.clone()), "{text:?}");
+        }
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
