@@ -66,7 +66,19 @@ impl PathUri {
         if text.starts_with('/') {
             return Ok(from_unix(text).unwrap_or_else(|| unspellable(text.bytes())));
         }
-        Url::parse(text).ok().and_then(|url| from_url(&url)).ok_or_else(not_absolute)
+        // Tabs and line ends mean nothing in a URI, but hide a drive or a dot from the rules for those; and a host that is
+        // dropped before a drive may be seen only in what the first reading left. So it is read until it stays the same.
+        let read = |text: &str| Url::parse(text).ok().and_then(|url| from_url(&url));
+        let plain: String = text.chars().filter(|c| !matches!(c, '\t' | '\n' | '\r')).collect();
+        let mut uri = read(&plain).ok_or_else(not_absolute)?;
+        for _ in 0..4 {
+            match read(&uri.0) {
+                Some(again) if again == uri => return Ok(uri),
+                Some(again) => uri = again,
+                None => break,
+            }
+        }
+        Err(not_absolute())
     }
 
     /// The URI.
@@ -150,9 +162,6 @@ fn from_url(url: &Url) -> Option<PathUri> {
         return None;
     }
     let (host, path) = (url.host_str().unwrap_or(""), url.path());
-    // A reader of URIs drops a host before a drive; where an odd spelling hid the drive from it (a tab inside it), the
-    // result would be read differently the next time.
-    let host = if starts_with_drive(path, &[":", "|"]) { "" } else { host };
     if path.contains("%00") {
         let kept = path.strip_prefix(UNSPELLABLE)?;
         if !host.is_empty() || kept.is_empty() || URL_SAFE_NO_PAD.decode(kept).is_err() {

@@ -217,10 +217,18 @@ fn a_path_comes_back_as_its_system_writes_it() {
     }
 }
 
-/// A tab hid the drive from the rule that drops a host before one.
+/// A tab hid a drive from the rule that drops a host before one, and a dot from the one that drops dots.
 #[test]
-fn a_drive_behind_a_host_is_read_as_itself() {
-    for text in ["file:\\/.\\a:\t%", "file://./a:\t/x", "file://srv/c:\t/x", "file://srv/c|\t/x", "file://srv/c:/x"] {
+fn tabs_hide_nothing() {
+    for text in [
+        "file:\\/.\\a:\t%",
+        "file://./a:\t/x",
+        "file://srv/c:\t/x",
+        "file://srv/c|\t/x",
+        "file://srv/c:/x",
+        "file:a:\t%2e",
+        "file:\\\\.\\a|",
+    ] {
         if let Ok(path) = PathUri::parse(text) {
             assert_eq!(PathUri::parse(path.as_str()), Ok(path.clone()), "{text:?}");
         }
