@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use rusqlite::params;
-use threadkeep_rollout::walk::{FolderMark, FolderNames};
+use threadkeep_rollout::walk::{FolderMark, FolderNames, hash};
 
 use crate::{Index, IndexError};
 
@@ -16,8 +16,8 @@ impl Index {
     /// As [`IndexError`] says.
     pub fn folders(&self) -> Result<HashMap<PathBuf, FolderNames>, IndexError> {
         self.run("reading the names of folders", |connection| {
-            let mut statement =
-                connection.prepare_cached("SELECT path, dev, ino, mtime_ns, ctime_ns, files, folders FROM folders")?;
+            let mut statement = connection
+                .prepare_cached("SELECT path, dev, ino, mtime_ns, ctime_ns, files, folders, hash FROM folders")?;
             let mut rows = statement.query([])?;
             let mut all = HashMap::new();
             while let Some(r) = rows.next()? {
@@ -32,7 +32,10 @@ impl Index {
                     files: r.get(5)?,
                     folders: r.get(6)?,
                 };
-                all.insert(path, names);
+                // A name that is lost here would hide its thread, so the names are only believed as they were kept.
+                if r.get::<_, i64>(7)? == sum(&names) {
+                    all.insert(path, names);
+                }
             }
             Ok(all)
         })
@@ -49,7 +52,7 @@ impl Index {
     ) -> Result<(), IndexError> {
         self.transact("remembering the names of folders", |transaction| {
             let mut statement =
-                transaction.prepare_cached("INSERT OR REPLACE INTO folders VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)")?;
+                transaction.prepare_cached("INSERT OR REPLACE INTO folders VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)")?;
             for (path, names) in folders {
                 let mark = &names.mark;
                 statement.execute(params![
@@ -58,6 +61,7 @@ impl Index {
                     mark.ino.cast_signed(),
                     mark.mtime_ns,
                     mark.ctime_ns,
+                    sum(names),
                     names.files,
                     names.folders,
                 ])?;
@@ -65,6 +69,11 @@ impl Index {
             Ok(())
         })
     }
+}
+
+/// A number that tells names from others.
+fn sum(names: &FolderNames) -> i64 {
+    hash(&names.files).wrapping_mul(3).wrapping_add(hash(&names.folders)).cast_signed()
 }
 
 /// A path as it was kept; `None` for one that is none in a home.

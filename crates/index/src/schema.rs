@@ -96,7 +96,7 @@ const OBJECTS: [(i32, &str, &str); 17] = [
         2,
         "folders",
         "CREATE TABLE folders (path BLOB NOT NULL PRIMARY KEY, dev INTEGER NOT NULL, ino INTEGER NOT NULL, \
-         mtime_ns INTEGER NOT NULL, ctime_ns INTEGER NOT NULL, files BLOB NOT NULL, folders BLOB NOT NULL) STRICT",
+         mtime_ns INTEGER NOT NULL, ctime_ns INTEGER NOT NULL, hash INTEGER NOT NULL, files BLOB NOT NULL, folders BLOB NOT NULL) STRICT",
     ),
     (
         2,

@@ -29,6 +29,9 @@ use hint::{Hints, Look};
 use needle::Needle;
 use scan::{RawHit, Scan};
 
+/// So many threads are scanned first.
+const FIRST_BATCH: usize = 32;
+
 /// How a search is made.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SearchOptions {
@@ -131,10 +134,7 @@ impl LocalStore {
         let wanted: HashSet<&str> = search.threads.iter().map(String::as_str).collect();
         let names = names(&catalogs);
         let by_header = keys_by_header(&catalogs, &all, &wanted);
-        // The hints come from one thread, so the order is made beside them.
-        let (hints, orders) =
-            par::both(|| Hints::ask(&catalogs, &search.term), || par::map(&all, |c| order(&catalogs, *c, small)));
-        let mut ordered: Vec<(i64, String, Candidate)> = orders
+        let mut ordered: Vec<(i64, String, Candidate)> = par::map(&all, |c| order(&catalogs, *c, small))
             .into_iter()
             .zip(&all)
             .map(|((ms, key), c)| (ms, by_header.get(&key).cloned().unwrap_or(key), *c))
@@ -208,20 +208,24 @@ impl LocalStore {
             text_is_known: false,
             catalogs: vec![],
         };
-        let work = Work {
+        let mut work = Work {
             catalogs: &catalogs,
             names: &names,
             searched: searched.as_ref(),
             explicit: !wanted.is_empty(),
-            hints,
+            hints: Hints::unasked(&catalogs),
         };
         let mut threads = 0;
         let mut given_keys = cursor.as_ref().and_then(|c| c.given.clone()).unwrap_or_default();
         let mut problems = Vec::new();
         let mut next = 0;
-        let mut batch = if want == usize::MAX { 4096 } else { 32 };
+        let mut batch = if want == usize::MAX { 4096 } else { FIRST_BATCH };
         'pages: while next < ordered.len() {
             let part = &ordered[next..(next + batch).min(ordered.len())];
+            // A common text fills its page from the first threads, before a hint could be asked.
+            if next > 0 || part.len() > FIRST_BATCH {
+                work.hints.ask(&catalogs, &search.term);
+            }
             let found = par::map_with(part, Vec::new, |buffer: &mut Vec<u8>, thread| {
                 let already = skip(&thread.1);
                 let scanner = Scan { want: scanner.want.saturating_add(already), ..scanner };

@@ -26,7 +26,8 @@ pub(super) enum Look {
 
 /// The hints of some homes for one term.
 pub(super) struct Hints<'c> {
-    homes: Vec<Option<Hint<'c>>>,
+    /// `None` until they are asked.
+    homes: Option<Vec<Option<Hint<'c>>>>,
     /// As many files are known as there are.
     full: bool,
     /// Files that were asked about and are not known.
@@ -40,8 +41,20 @@ struct Hint<'c> {
 }
 
 impl<'c> Hints<'c> {
-    /// Asks the indexes of the homes. Whatever they cannot tell is scanned.
-    pub fn ask(catalogs: &'c [Catalog], term: &str) -> Self {
+    /// Nothing is known yet: everything is scanned.
+    pub fn unasked(catalogs: &[Catalog]) -> Self {
+        let full = |c: &Catalog| {
+            let known = c.kept.index().and_then(|index| index.count_text_files().ok());
+            known.is_some_and(|known| known == c.files.len() as u64)
+        };
+        Self { homes: None, full: catalogs.iter().all(full), unknown: AtomicUsize::new(0) }
+    }
+
+    /// Asks the indexes of the homes, once. Whatever they cannot tell is scanned.
+    pub fn ask(&mut self, catalogs: &'c [Catalog], term: &str) {
+        if self.homes.is_some() {
+            return;
+        }
         let query = Query::new(term);
         let hint = |catalog: &'c Catalog| {
             let bytes: u64 = catalog.files.iter().map(|f| f.size).sum();
@@ -54,15 +67,7 @@ impl<'c> Hints<'c> {
             let files = index.text_files().ok().filter(|files| !files.is_empty())?;
             Some(Hint { catalog, files, candidates })
         };
-        let full = |c: &Catalog| {
-            let known = c.kept.index().and_then(|index| index.count_text_files().ok());
-            known.is_some_and(|known| known == c.files.len() as u64)
-        };
-        Self {
-            homes: catalogs.iter().map(hint).collect(),
-            full: catalogs.iter().all(full),
-            unknown: AtomicUsize::new(0),
-        }
+        self.homes = Some(catalogs.iter().map(hint).collect());
     }
 
     /// Whether nothing was met that the hint does not know yet.
@@ -72,7 +77,7 @@ impl<'c> Hints<'c> {
 
     /// Where a file of a home may hold the term.
     pub fn look(&self, home: usize, file: &FileEntry) -> Look {
-        let Some(hint) = self.homes.get(home).and_then(Option::as_ref) else { return Look::All };
+        let Some(hint) = self.homes.as_ref().and_then(|h| h.get(home)?.as_ref()) else { return Look::All };
         let plain = file.name.form == Form::Plain;
         let (owner, read_to) = match hint.files.get(file.print()) {
             Some((owner, read_to, _)) if plain => (owner, read_to),

@@ -102,7 +102,8 @@ pub fn stat_known(
             Ok(_) | Err(_) => return Ok(None),
         }
     }
-    Ok(Some(()))
+    // What does not end as names do was not written as names.
+    Ok(rest.is_empty().then_some(()))
 }
 
 /// Device and inode of a file, following links.
