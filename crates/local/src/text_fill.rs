@@ -40,10 +40,10 @@ pub(crate) fn fill(catalog: &Catalog, index: &Index, until: Until) -> Result<boo
         index.forget_texts()?;
     }
     let known = index.text_files()?;
-    let mut todo: Vec<(&FileEntry, u64)> = catalog
-        .files
+    let files: Vec<(&FileEntry, u64)> = catalog.files.iter().map(|f| (f, f.print())).collect();
+    let mut todo: Vec<(&FileEntry, u64)> = files
         .iter()
-        .map(|f| (f, f.print()))
+        .copied()
         .filter(|(f, print)| f.problem.is_none() && known.get(*print).is_none() && !is_racy(f, catalog.looked_ns))
         .collect();
     if todo.is_empty() && (!catalog.complete || known.len() <= catalog.files.len()) {
@@ -54,10 +54,9 @@ pub(crate) fn fill(catalog: &Catalog, index: &Index, until: Until) -> Result<boo
         catalog,
         index,
         next: index.next_text_owner()?,
-        alive: catalog.files.iter().map(FileEntry::print).collect(),
+        alive: files.iter().map(|(_, print)| *print).collect(),
         writer: SegmentWriter::new(),
         waiting: Vec::new(),
-        written: Vec::new(),
     };
     let mut rest = todo.as_slice();
     while !rest.is_empty() && !until.is_over() {
@@ -72,15 +71,14 @@ pub(crate) fn fill(catalog: &Catalog, index: &Index, until: Until) -> Result<boo
     }
     filler.flush()?;
     if rest.is_empty() && catalog.complete {
-        forget_gone(catalog, index)?;
+        forget_gone(index, &filler.alive)?;
     }
     merge(index)?;
     Ok(rest.is_empty())
 }
 
 /// Forgets files that are not there any more.
-fn forget_gone(catalog: &Catalog, index: &Index) -> Result<(), FillError> {
-    let here: HashSet<u64> = catalog.files.iter().map(FileEntry::print).collect();
+fn forget_gone(index: &Index, here: &HashSet<u64>) -> Result<(), FillError> {
     let gone: Vec<u64> =
         index.text_owners()?.into_iter().filter(|(_, print)| !here.contains(print)).map(|(owner, _)| owner).collect();
     if !gone.is_empty() {
@@ -96,10 +94,8 @@ struct Filler<'c> {
     /// Prints of the files that are there.
     alive: HashSet<u64>,
     writer: SegmentWriter,
-    /// Files of which the last units are in the segment under way.
+    /// Files that were read whole and are kept with the segment under way, which has the last of their units.
     waiting: Vec<TextFile>,
-    /// Files whose units are all in finished segments, or that have none.
-    written: Vec<TextFile>,
 }
 
 /// What was read of a file.
@@ -132,7 +128,8 @@ impl Filler<'_> {
     /// `None` for a file that cannot be read: it is scanned each time, which also says why.
     fn read(&self, f: &FileEntry, print: u64, builder: &mut UnitBuilder, buffer: &mut Vec<u8>) -> Option<FileUnits> {
         let path = f.path_in(self.catalog.home.path());
-        let before = self.before(f, &path);
+        // A second name of a file is another file here.
+        let before = grown(self.index, f, &path, |b| !self.alive.contains(&b.print));
         let from = before.as_ref().map_or(ReadFrom::Start, |b| ReadFrom::Offset(b.read_to));
         let ReadUnits { units, end } = read_units(&path, f.name.form, follow(f), from, builder, buffer).ok()?;
         let known_to = before.as_ref().map_or(0, |b| b.read_to);
@@ -145,40 +142,34 @@ impl Filler<'_> {
         Some(FileUnits { file: TextFile { owner, print, identity: f.identity, read_to, check }, units })
     }
 
-    /// What is known of a file that was only appended to since.
-    fn before(&self, f: &FileEntry, path: &Path) -> Option<TextFile> {
-        if f.name.form != Form::Plain || f.identity == (0, 0) {
-            return None;
-        }
-        // A second name of a file is another file here.
-        let same = |b: &TextFile| {
-            !self.alive.contains(&b.print) && b.read_to <= f.size && check(path, f, b.read_to) == Some(b.check)
-        };
-        self.index.text_files_of(f.identity).ok()?.into_iter().filter(same).max_by_key(|b| b.read_to)
-    }
-
     fn finish_segment(&mut self) -> Result<(), FillError> {
         let writer = std::mem::take(&mut self.writer);
         let units = writer.len();
         let bytes = writer.finish();
         // The file that is being added is not among those waiting.
-        self.written.append(&mut self.waiting);
-        self.index.keep_text(Some(NewSegment { bytes: &bytes, units }), &self.written, &[])?;
-        self.written.clear();
-        Ok(())
+        let files = std::mem::take(&mut self.waiting);
+        Ok(self.index.keep_text(Some(NewSegment { bytes: &bytes, units }), &files, &[])?)
     }
 
     fn flush(&mut self) -> Result<(), FillError> {
         if self.writer.is_empty() {
-            self.written.append(&mut self.waiting);
-            return Ok(self.index.keep_text(None, &self.written, &[])?);
+            return Ok(self.index.keep_text(None, &self.waiting, &[])?);
         }
         self.finish_segment()
     }
 }
 
+/// What is known of a plain file that was only appended to since, among what passes.
+pub(crate) fn grown(index: &Index, f: &FileEntry, path: &Path, passes: impl Fn(&TextFile) -> bool) -> Option<TextFile> {
+    if f.name.form != Form::Plain || f.identity == (0, 0) {
+        return None;
+    }
+    let same = |b: &TextFile| passes(b) && b.read_to <= f.size && check(path, f, b.read_to) == Some(b.check);
+    index.text_files_of(f.identity).ok()?.into_iter().filter(same).max_by_key(|b| b.read_to)
+}
+
 /// A hash of the beginning of a file and of the bytes before a place in it.
-pub(crate) fn check(path: &Path, f: &FileEntry, at: u64) -> Option<u64> {
+fn check(path: &Path, f: &FileEntry, at: u64) -> Option<u64> {
     let mut file = open_file(path, follow(f)).ok()?;
     let mut bytes = vec![0; usize::try_from(CHECKED.min(at)).ok()?];
     file.read_exact(&mut bytes).ok()?;

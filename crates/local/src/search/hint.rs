@@ -8,7 +8,7 @@ use threadkeep_rollout::name::Form;
 use threadkeep_rollout::walk::FileEntry;
 
 use crate::catalog::Catalog;
-use crate::text_fill::check;
+use crate::text_fill::grown;
 
 /// A file that was appended to is looked up by its identity from this size on: smaller ones are scanned as quickly.
 const LARGE: u64 = 1 << 20;
@@ -107,14 +107,10 @@ impl<'c> Hints<'c> {
 impl Hint<'_> {
     /// What is known of a large file that was only appended to.
     fn grown(&self, file: &FileEntry) -> Option<(u64, u64)> {
-        if file.name.form != Form::Plain || file.size < LARGE || file.identity == (0, 0) {
+        if file.size < LARGE {
             return None;
         }
-        let known = self.catalog.kept.index()?.text_files_of(file.identity).ok()?;
         let path = file.path_in(self.catalog.home.path());
-        let same = |k: &&threadkeep_index::texts::TextFile| {
-            k.read_to <= file.size && check(&path, file, k.read_to) == Some(k.check)
-        };
-        known.iter().filter(same).max_by_key(|k| k.read_to).map(|k| (k.owner, k.read_to))
+        grown(self.catalog.kept.index()?, file, &path, |_| true).map(|k| (k.owner, k.read_to))
     }
 }
