@@ -189,7 +189,8 @@ impl OpenThread {
             .into_iter()
             .flatten()
             .collect();
-        Some(crate::page::children(&self.catalogs, &rows).get(&id).map_or(0, |c| c.len() as u64))
+        let threads = rows.iter().filter_map(|(_, r)| Some((r.thread.id?, r.thread.parent_id)));
+        Some(crate::page::children(&self.catalogs, threads).get(&id).map_or(0, |c| c.len() as u64))
     }
 }
 

@@ -40,17 +40,20 @@ pub(crate) fn merge_by_header(catalogs: &[Catalog], rows: &mut Vec<(usize, Row)>
     }
 }
 
-/// The threads that each thread started, from the files and from Codex's edges.
-pub(crate) fn children(catalogs: &[Catalog], rows: &[(usize, Row)]) -> HashMap<ThreadId, HashSet<ThreadId>> {
+/// The threads that each thread started, from the files and from Codex's edges. `threads` are those that are here, each
+/// with the thread that started it as its own files say it.
+pub(crate) fn children(
+    catalogs: &[Catalog],
+    threads: impl Iterator<Item = (ThreadId, Option<ThreadId>)> + Clone,
+) -> HashMap<ThreadId, HashSet<ThreadId>> {
     let mut children: HashMap<ThreadId, HashSet<ThreadId>> = HashMap::new();
-    let here: HashSet<ThreadId> = rows.iter().filter_map(|(_, r)| r.thread.id).collect();
-    for (_, row) in rows {
-        if let (Some(parent), Some(id)) = (row.thread.parent_id, row.thread.id) {
-            children.entry(parent).or_default().insert(id);
-        }
+    for (id, parent) in threads.clone().filter_map(|(id, parent)| Some((id, parent?))) {
+        children.entry(parent).or_default().insert(id);
     }
-    for (parent, child) in catalogs.iter().flat_map(Catalog::db_edges) {
-        if here.contains(&child) {
+    let edges: Vec<_> = catalogs.iter().flat_map(Catalog::db_edges).collect();
+    if !edges.is_empty() {
+        let here: HashSet<ThreadId> = threads.map(|(id, _)| id).collect();
+        for (parent, child) in edges.into_iter().filter(|(_, child)| here.contains(child)) {
             children.entry(parent).or_default().insert(child);
         }
     }

@@ -16,7 +16,7 @@ use crate::as_of;
 use crate::catalog::Catalog;
 use crate::filter::{Filter, Reason};
 use crate::kept_filter::{KeptFilter, Verdict};
-use crate::page::merge_by_header;
+use crate::page::{children, merge_by_header};
 use crate::row::Row;
 
 /// What is asked for.
@@ -138,7 +138,8 @@ impl Request<'_> {
         merge_by_header(self.catalogs, &mut rows);
         let read_now = rows.len();
         let mut hidden: HashMap<Reason, u64> = HashMap::new();
-        let parents: HashSet<(ThreadId, ThreadId)> = self.parents(&kept, &rows);
+        let of_rows = rows.iter().filter_map(|(_, r)| Some((r.thread.id?, r.thread.parent_id)));
+        let children = children(self.catalogs, kept.iter().map(|(_, _, l)| (l.thread, l.parent)).chain(of_rows));
         let mut found = self.filter_kept(kept, &mut hidden);
         for (home, row) in rows {
             match self.filter.leaves_out(&row) {
@@ -161,8 +162,8 @@ impl Request<'_> {
         let next_cursor = more.then(|| self.next_cursor(&keyed, as_of)).flatten();
         let mut page = self.rows(keyed);
         for (_, row) in &mut page {
-            let children = row.thread.id.map_or(0, |id| parents.iter().filter(|(parent, _)| *parent == id).count());
-            row.thread.children = Some(children as u64);
+            let started = row.thread.id.and_then(|id| children.get(&id));
+            row.thread.children = Some(started.map_or(0, |c| c.len() as u64));
         }
         let hidden =
             self.filter.reasons().into_iter().map(|r| (r, Some(hidden.get(&r).copied().unwrap_or(0)))).collect();
@@ -210,20 +211,6 @@ impl Request<'_> {
             }
         }
         (kept, rows)
-    }
-
-    /// Pairs of threads of which the first started the second, for the threads that are in the homes.
-    fn parents(&self, kept: &[KeptThread<'_>], rows: &[(usize, Row)]) -> HashSet<(ThreadId, ThreadId)> {
-        let mut pairs: HashSet<(ThreadId, ThreadId)> =
-            kept.iter().filter_map(|(_, _, l)| Some((l.parent?, l.thread))).collect();
-        pairs.extend(rows.iter().filter_map(|(_, r)| Some((r.thread.parent_id?, r.thread.id?))));
-        let edges: Vec<_> = self.catalogs.iter().flat_map(Catalog::db_edges).collect();
-        if !edges.is_empty() {
-            let mut here: HashSet<ThreadId> = rows.iter().filter_map(|(_, r)| r.thread.id).collect();
-            here.extend(kept.iter().map(|(_, _, l)| l.thread));
-            pairs.extend(edges.into_iter().filter(|(_, child)| here.contains(child)));
-        }
-        pairs
     }
 
     /// Keeps what the query keeps of what the index tells, and counts the rest.
