@@ -70,6 +70,16 @@ pub enum Command {
     Rename(RenameArgs),
     /// Make a thread with the history of another
     Fork(ForkArgs),
+    /// Put threads into the archive
+    Archive(ChangeArgs),
+    /// Take threads out of the archive
+    Unarchive(ChangeArgs),
+    /// Put threads into the trash, from which they can be restored
+    Delete(ChangeArgs),
+    /// Take threads out of the trash, as they were
+    Restore(RestoreArgs),
+    /// What is in the trash, and emptying it
+    Trash(TrashArgs),
     /// Build the index anew from the files, and tell what changed; nothing ever needs it
     Reindex(ReindexArgs),
     /// Homes of agent tasks: prepare, run, resume, clean up
@@ -118,6 +128,86 @@ pub struct ForkArgs {
     /// Only show what would be done
     #[arg(long)]
     pub dry_run: bool,
+}
+
+/// Threads that are changed, and how.
+#[derive(Debug, Args)]
+pub struct ChangeArgs {
+    /// Threads: ids, unique prefixes, or names
+    #[arg(value_name = "THREAD")]
+    pub threads: Vec<String>,
+    /// A file with one thread a line; - for standard input
+    #[arg(long, value_name = "FILE")]
+    pub ids_file: Option<PathBuf>,
+    #[command(flatten)]
+    pub filter: FilterArgs,
+    /// With a filter: also these kinds
+    #[arg(long, value_name = "KIND", value_delimiter = ',', value_enum)]
+    pub include: Vec<Kind4>,
+    /// With a filter, or alone: threads of every kind
+    #[arg(long)]
+    pub all: bool,
+    /// Also the threads that they started
+    #[arg(long, conflicts_with = "no_cascade")]
+    pub cascade: bool,
+    /// Leave the threads that they started where they are (the default)
+    #[arg(long)]
+    pub no_cascade: bool,
+    /// Only show what would be done
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Do not ask
+    #[arg(long, short = 'y')]
+    pub yes: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct RestoreArgs {
+    /// Threads in the trash: ids, unique prefixes, names, or entries of `trash list`
+    #[arg(value_name = "THREAD")]
+    pub threads: Vec<String>,
+    /// A file with one thread a line; - for standard input
+    #[arg(long, value_name = "FILE")]
+    pub ids_file: Option<PathBuf>,
+    /// Everything that is in the trash
+    #[arg(long, conflicts_with_all = ["threads", "ids_file"])]
+    pub all: bool,
+    /// Only show what would be done
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Accepted as elsewhere; restoring never asks
+    #[arg(long, short = 'y', hide = true)]
+    pub yes: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct TrashArgs {
+    #[command(subcommand)]
+    pub command: TrashCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum TrashCommand {
+    /// What is in the trash, newest first
+    List,
+    /// Remove what is in the trash for good
+    Empty(EmptyArgs),
+}
+
+#[derive(Debug, Args)]
+pub struct EmptyArgs {
+    /// Only these: ids, unique prefixes, names, or entries of `trash list`
+    #[arg(value_name = "THREAD")]
+    pub threads: Vec<String>,
+    /// Only what was deleted before this time: 2026-11-30, 2026-11-30T12:00:00Z, or 30d for thirty days ago
+    #[arg(long, value_name = "TIME", value_parser = time_arg::parse)]
+    pub older_than: Option<UtcMillis>,
+    /// Only show what would be done
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Do not ask
+    #[arg(long, short = 'y')]
+    pub yes: bool,
 }
 
 /// Which threads.
@@ -391,10 +481,43 @@ impl FilterArgs {
     }
 }
 
+impl ChangeArgs {
+    /// Whether filters choose the threads.
+    pub fn is_filtered(&self) -> bool {
+        let f = &self.filter;
+        let lists = [&f.source, &f.provider, &f.originator, &f.model];
+        let texts = [&f.branch, &f.matching];
+        self.all
+            || !self.include.is_empty()
+            || f.named
+            || f.archived
+            || lists.iter().any(|l| !l.is_empty())
+            || texts.iter().any(|t| t.is_some())
+            || f.cwd.is_some()
+            || f.file.is_some()
+            || f.since.is_some()
+            || f.until.is_some()
+    }
+
+    /// As a query of a list.
+    pub fn query(&self) -> ListQuery {
+        ListQuery { include: include(self.all, &self.include), ..self.filter.query() }
+    }
+}
+
+fn include(all: bool, kinds: &[Kind4]) -> Include {
+    let has = |k: Kind4| all || kinds.contains(&k);
+    Include {
+        exec: has(Kind4::Exec),
+        subagents: has(Kind4::Subagents),
+        empty: has(Kind4::Empty),
+        archived: has(Kind4::Archived),
+    }
+}
+
 impl ListArgs {
     /// As a query.
     pub fn query(&self) -> ListQuery {
-        let has = |k: Kind4| self.all || self.include.contains(&k);
         ListQuery {
             sort: match self.sort {
                 Sort::Created => SortKey::Created,
@@ -402,12 +525,7 @@ impl ListArgs {
                 Sort::Recency => SortKey::Recency,
             },
             direction: if self.asc { Direction::Ascending } else { Direction::Descending },
-            include: Include {
-                exec: has(Kind4::Exec),
-                subagents: has(Kind4::Subagents),
-                empty: has(Kind4::Empty),
-                archived: has(Kind4::Archived),
-            },
+            include: include(self.all, &self.include),
             ..self.filter.query()
         }
     }

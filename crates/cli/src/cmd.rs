@@ -1,16 +1,23 @@
 //! The subcommands, one file each.
 
+pub mod archive;
 pub mod change;
+pub mod change_many;
+pub mod confirm;
+pub mod delete;
 pub mod fork;
 pub mod generate;
 pub mod home;
 pub mod list;
 pub mod reindex;
 pub mod rename;
+pub mod restore;
 pub mod resume;
 pub mod search;
 pub mod show;
 pub mod stats;
+pub mod trash;
+pub mod unarchive;
 pub mod why;
 
 use std::time::{Duration, Instant};

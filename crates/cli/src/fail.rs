@@ -6,6 +6,10 @@ use std::process::ExitCode;
 use serde_json::{Value, json};
 use threadkeep_agent_home::HomeError;
 use threadkeep_local::LookupError;
+use threadkeep_local::change::ChangeError;
+use threadkeep_local::change::moves::MoveError;
+use threadkeep_rollout::name_index::NameError;
+use threadkeep_rollout::writer_lock::LockError;
 use threadkeep_store::ThreadStoreError;
 
 use crate::human::visible_line;
@@ -52,6 +56,16 @@ impl Failure {
     pub fn behind(mut self, done: &str) -> Self {
         self.message = format!("{done}: {}", self.message);
         self
+    }
+
+    /// What went wrong.
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+
+    /// Its kind.
+    pub fn kind(&self) -> Kind {
+        self.kind
     }
 
     pub fn is_broken_pipe(&self) -> bool {
@@ -142,6 +156,33 @@ impl From<HomeError> for Failure {
     }
 }
 
+/// The kind of failure that a thread which was not changed is.
+pub fn kind_of(e: &ChangeError) -> Kind {
+    match e {
+        ChangeError::NotFound { .. }
+        | ChangeError::NotArchived { .. }
+        | ChangeError::TranscriptGone { .. }
+        | ChangeError::NotInTrash { .. } => Kind::NotFound,
+        ChangeError::IsThere { .. }
+        | ChangeError::Needed { .. }
+        | ChangeError::OtherName { .. }
+        | ChangeError::NoTime { .. }
+        | ChangeError::Outside { .. }
+        | ChangeError::Lock(LockError::Held { .. })
+        | ChangeError::Moves(MoveError::Exists { .. })
+        | ChangeError::Names(NameError::Busy { .. }) => Kind::Refused,
+        ChangeError::Codex(e) if e.is_busy() => Kind::Refused,
+        _ => Kind::Failed,
+    }
+}
+
+impl Kind {
+    /// The exit code.
+    pub fn code(self) -> u8 {
+        Failure::new(self, "").word().1
+    }
+}
+
 impl From<LookupError> for Failure {
     fn from(e: LookupError) -> Self {
         let message = e.to_string();
@@ -159,6 +200,7 @@ impl From<LookupError> for Failure {
             }
             LookupError::Gone { .. } => Self::new(Kind::NotFound, message)
                 .hint("a backup of the file, put back in its place, brings the thread back"),
+            LookupError::NoId { .. } => Self::new(Kind::Failed, message),
             LookupError::Outside { .. } => Self::new(Kind::Usage, message)
                 .hint("`threadkeep show PATH` reads a file anywhere; a search looks in homes"),
             LookupError::Path { source, .. } => Self::new(

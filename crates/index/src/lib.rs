@@ -15,6 +15,7 @@ pub mod listed;
 mod paths;
 pub mod place;
 mod platform;
+pub mod saved;
 pub mod schema;
 pub mod text;
 pub mod texts;

@@ -112,26 +112,9 @@ impl CodexState {
     #[must_use]
     pub fn open(home: &Path, sqlite_home: Option<&Path>) -> Self {
         let mut state = Self::default();
-        let mut found: Vec<(u32, std::time::SystemTime, PathBuf)> = Vec::new();
         state.folders = state.folders(home, sqlite_home);
-        for folder in &state.folders {
-            for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
-                let name = entry.file_name().to_string_lossy().into_owned();
-                let generation =
-                    name.strip_prefix("state_").and_then(|n| n.strip_suffix(".sqlite")).and_then(|n| n.parse().ok());
-                let modified = entry.metadata().and_then(|m| m.modified()).unwrap_or(std::time::UNIX_EPOCH);
-                if let Some(generation) = generation
-                    && !found.iter().any(|(_, _, p)| *p == entry.path())
-                {
-                    found.push((generation, modified, entry.path()));
-                }
-            }
-        }
-        // Known generations first, newest first; a newer one is only read when nothing known can be.
-        found.sort_by_key(|(generation, modified, _)| {
-            std::cmp::Reverse((*generation <= KNOWN_GENERATION, *generation, *modified))
-        });
-        for (_, _, path) in &found {
+        let found = databases_in(&state.folders);
+        for path in &found {
             let look = |state, reason| DatabaseLook { path: path.clone(), state, reason };
             if state.path.is_some() {
                 state.looked.push(look("not_read", Some("another one is read".into())));
@@ -156,6 +139,12 @@ impl CodexState {
         state
     }
 
+    /// The databases of a home, in the order in which they are tried.
+    #[must_use]
+    pub fn databases(home: &Path, sqlite_home: Option<&Path>) -> Vec<PathBuf> {
+        databases_in(&Self::default().folders(home, sqlite_home))
+    }
+
     fn folders(&mut self, home: &Path, sqlite_home: Option<&Path>) -> Vec<PathBuf> {
         let mut folders: Vec<PathBuf> = sqlite_home.map(Path::to_owned).into_iter().collect();
         folders.extend(std::env::var_os("CODEX_SQLITE_HOME").filter(|v| !v.is_empty()).map(PathBuf::from));
@@ -175,23 +164,8 @@ impl CodexState {
 
     fn try_open(&mut self, path: &Path) -> Result<(), String> {
         let text = |e: rusqlite::Error| e.to_string();
-        let pending = |suffix: &str| std::fs::metadata(with_suffix(path, suffix)).is_ok_and(|m| m.len() > 0);
-        let connection = if pending("-wal") || pending("-journal") {
-            // Opening such a database would write to its shared-memory file, and wait for its locks. A private copy
-            // does neither.
-            let folder = tempfile::tempdir().map_err(|e| e.to_string())?;
-            let copy = snapshot(path, folder.path())?;
-            self.copy = Some(folder);
-            Connection::open(&copy).map_err(text)?
-        } else {
-            // Nothing is pending, so the file alone is the whole truth; `immutable` takes no lock and makes no file.
-            let uri = format!("file:{}?mode=ro&immutable=1", uri_path(path));
-            Connection::open_with_flags(
-                uri,
-                OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI | OpenFlags::SQLITE_OPEN_NO_MUTEX,
-            )
-            .map_err(text)?
-        };
+        let (connection, copy) = open_to_read(path)?;
+        self.copy = copy;
         let mut columns = Vec::new();
         {
             let mut statement = connection.prepare("select name from pragma_table_info('threads')").map_err(text)?;
@@ -328,6 +302,46 @@ impl CodexState {
             .collect::<Vec<_>>()
             .join(", ")
     }
+}
+
+fn databases_in(folders: &[PathBuf]) -> Vec<PathBuf> {
+    let mut found: Vec<(u32, std::time::SystemTime, PathBuf)> = Vec::new();
+    for folder in folders {
+        for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            let generation =
+                name.strip_prefix("state_").and_then(|n| n.strip_suffix(".sqlite")).and_then(|n| n.parse().ok());
+            let modified = entry.metadata().and_then(|m| m.modified()).unwrap_or(std::time::UNIX_EPOCH);
+            if let Some(generation) = generation
+                && !found.iter().any(|(_, _, p)| *p == entry.path())
+            {
+                found.push((generation, modified, entry.path()));
+            }
+        }
+    }
+    // Known generations first, newest first; a newer one is only read when nothing known can be.
+    found.sort_by_key(|(generation, modified, _)| {
+        std::cmp::Reverse((*generation <= KNOWN_GENERATION, *generation, *modified))
+    });
+    found.into_iter().map(|(_, _, path)| path).collect()
+}
+
+/// Opens a database of Codex's without writing to it or to anything beside it, and without waiting. The folder that may
+/// come with it holds a private copy and has to live as long as the connection.
+pub(crate) fn open_to_read(path: &Path) -> Result<(Connection, Option<tempfile::TempDir>), String> {
+    let text = |e: rusqlite::Error| e.to_string();
+    let pending = |suffix: &str| std::fs::metadata(with_suffix(path, suffix)).is_ok_and(|m| m.len() > 0);
+    if pending("-wal") || pending("-journal") {
+        // Opening such a database would write to its shared-memory file, and wait for its locks. A private copy
+        // does neither.
+        let folder = tempfile::tempdir().map_err(|e| e.to_string())?;
+        let copy = snapshot(path, folder.path())?;
+        return Ok((Connection::open(&copy).map_err(text)?, Some(folder)));
+    }
+    // Nothing is pending, so the file alone is the whole truth; `immutable` takes no lock and makes no file.
+    let uri = format!("file:{}?mode=ro&immutable=1", uri_path(path));
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    Ok((Connection::open_with_flags(uri, flags).map_err(text)?, None))
 }
 
 fn read_row(r: &rusqlite::Row<'_>) -> rusqlite::Result<DbRow> {

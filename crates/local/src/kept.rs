@@ -200,6 +200,13 @@ impl Kept {
         }
     }
 
+    /// The threads of which some row says something of these, beside its own; `None` where that cannot be told.
+    pub(crate) fn dependents(&self, of: &[ThreadId]) -> Option<Vec<ThreadId>> {
+        let rows: HashSet<i64> = self.index.as_ref()?.dependents(of).ok()?.into_iter().collect();
+        let threads = self.listing.threads.iter();
+        Some(threads.filter(|l| rows.contains(&l.row)).map(|l| l.thread).collect())
+    }
+
     /// The row of a group, where its files are as they were and enough of them was read for it.
     pub(crate) fn get(&self, group: usize, enough: Known) -> Option<&Listed> {
         let at = *self.at.get(group)?;

@@ -38,6 +38,12 @@ pub enum LookupError {
         /// Where its file was.
         path: String,
     },
+    /// A thread without an id can only be read.
+    #[error("the thread that {query:?} means has no id, so it can only be read")]
+    NoId {
+        /// What was asked for.
+        query: String,
+    },
     /// A file outside the homes, where only files of homes are looked at.
     #[error("{} is not in a home", path.display())]
     Outside {
@@ -86,6 +92,37 @@ impl LocalStore {
         let catalogs = self.catalogs();
         let (home, row) = by_path(&catalogs, path, depth)?;
         Ok(Self::opened(catalogs, home, row))
+    }
+
+    /// The threads that queries mean, each with the index of its home, from one look at the homes. A thread without a
+    /// transcript counts, as long as a row or a name is left of it; an id that nothing is known of is one of the first
+    /// home.
+    pub fn resolve(&self, queries: &[String]) -> Vec<Result<(usize, ThreadId), LookupError>> {
+        let ids: Option<Vec<ThreadId>> = queries.iter().map(|q| ThreadId::parse(q.trim()).ok()).collect();
+        if let (Some(ids), 1) = (ids, self.homes().len()) {
+            return ids.into_iter().map(|id| Ok((0, id))).collect();
+        }
+        let catalogs = self.catalogs();
+        let home_of = |id: ThreadId| {
+            let has = |c: &Catalog| c.group(id).is_some() || c.ghosts.contains_key(&id) || c.names.line(id).is_some();
+            catalogs.iter().position(has).unwrap_or(0)
+        };
+        let one = |query: &String| match find(&catalogs, query, Depth::Head) {
+            Ok((home, Row { thread, .. })) => match thread.id {
+                Some(id) => Ok((home, id)),
+                None => Err(LookupError::NoId { query: query.clone() }),
+            },
+            Err(LookupError::Gone { id, .. }) => Ok((home_of(id), id)),
+            Err(LookupError::NotFound { query, dangling }) => {
+                match (ThreadId::parse(query.trim()), dangling.as_slice()) {
+                    (Ok(id), _) => Ok((home_of(id), id)),
+                    (Err(_), [one]) => Ok((home_of(*one), *one)),
+                    _ => Err(LookupError::NotFound { query, dangling }),
+                }
+            }
+            Err(other) => Err(other),
+        };
+        queries.iter().map(one).collect()
     }
 
     fn opened(catalogs: Vec<Catalog>, home: usize, row: Row) -> OpenThread {

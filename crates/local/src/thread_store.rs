@@ -31,8 +31,10 @@ use threadkeep_store::{
 };
 
 use crate::list::LocalStore;
+pub(crate) use codex_write::{CodexDb, CodexWriteError};
 use registry::Registry;
 use writing::Live;
+pub(crate) use writing::lock_note;
 
 /// How a local store is opened.
 #[derive(Debug, Clone)]

@@ -6,14 +6,14 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use threadkeep_record::{ThreadId, UtcMillis};
 
 use crate::appender::{AppendError, Appender, Durability};
 use crate::locks::{self, Holder};
 use crate::name::Form;
 use crate::records::{BUFFER, LineReader};
-use crate::seam::{Disk, OpenMode};
+use crate::seam::{Disk, DiskFile, OpenMode};
 use crate::source::Follow;
 
 /// The file in a home.
@@ -140,6 +140,157 @@ impl NameLock {
             }
         }
     }
+}
+
+/// A line of the name index that belongs to one thread, with where it stood.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NameLine {
+    /// Byte at which it stood when it was taken out.
+    pub offset: u64,
+    /// The line, without its end.
+    pub line: String,
+}
+
+/// The whole file, read to be changed. The caller holds the [`NameLock`].
+#[derive(Debug)]
+pub struct NameFile {
+    path: PathBuf,
+    bytes: Vec<u8>,
+    /// Its length when it was read; `None` where it was not there.
+    read: Option<u64>,
+}
+
+impl NameFile {
+    /// Reads the file; a home without one has no names. A link is followed, so that what it leads to is changed and the
+    /// link stays.
+    ///
+    /// # Errors
+    ///
+    /// What the system says.
+    pub fn read(disk: &dyn Disk, home: &Path) -> io::Result<Self> {
+        let path = home.join(FILE);
+        let path = std::fs::canonicalize(&path).unwrap_or(path);
+        match disk.open(&path, OpenMode::Existing) {
+            Ok(file) => {
+                let size = file.state()?.size;
+                let mut bytes = vec![0; usize::try_from(size).map_err(io::Error::other)?];
+                file.read_exact_at(&mut bytes, 0)?;
+                Ok(Self { path, bytes, read: Some(size) })
+            }
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(Self { path, bytes: vec![], read: None }),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// Takes the lines of a thread out, in their order. Every other byte stays.
+    pub fn take(&mut self, id: ThreadId) -> Vec<NameLine> {
+        let mut taken = Vec::new();
+        let mut rest = Vec::with_capacity(self.bytes.len());
+        let mut offset = 0;
+        for line in self.bytes.split_inclusive(|b| *b == b'\n') {
+            let text = line.strip_suffix(b"\n").unwrap_or(line);
+            let own = serde_json::from_slice::<Entry<'_>>(text.trim_ascii()).is_ok_and(|e| e.id == id);
+            match (own, std::str::from_utf8(text)) {
+                (true, Ok(text)) => taken.push(NameLine { offset, line: text.to_owned() }),
+                _ => rest.extend_from_slice(line),
+            }
+            offset += line.len() as u64;
+        }
+        self.bytes = rest;
+        taken
+    }
+
+    /// Puts lines back where they stood, or, where other lines stand there now, at the nearest beginning of a line
+    /// behind. Lines of this thread that are there already are not put twice.
+    pub fn put(&mut self, id: ThreadId, lines: &[NameLine]) {
+        let there = |bytes: &[u8], line: &str| bytes.split(|b| *b == b'\n').any(|l| l == line.as_bytes());
+        let newer = self.entry_of(id);
+        for NameLine { offset, line } in lines {
+            if there(&self.bytes, line) {
+                continue;
+            }
+            let at = usize::try_from(*offset).unwrap_or(usize::MAX).min(self.bytes.len());
+            let begins = at == 0 || self.bytes.get(at - 1) == Some(&b'\n');
+            let behind = || memchr::memchr(b'\n', &self.bytes[at..]).map(|n| at + n + 1);
+            let at = if begins { at } else { behind().unwrap_or(self.bytes.len()) };
+            let mut put = Vec::with_capacity(line.len() + 2);
+            if at > 0 && self.bytes.get(at - 1) != Some(&b'\n') {
+                put.push(b'\n');
+            }
+            put.extend_from_slice(line.as_bytes());
+            put.push(b'\n');
+            self.bytes.splice(at..at, put);
+        }
+        // A name that was given meanwhile is newer than all that come back, wherever they come to stand.
+        if let Some(newer) = newer.filter(|n| self.entry_of(id).as_ref() != Some(n)) {
+            let lines = self.take(id).into_iter().map(|l| l.line);
+            let (old, new): (Vec<_>, Vec<_>) = lines.partition(|l| *l != newer);
+            old.iter().chain(&new).for_each(|line| self.put_behind(line));
+        }
+    }
+
+    fn put_behind(&mut self, line: &str) {
+        if self.bytes.last().is_some_and(|b| *b != b'\n') {
+            self.bytes.push(b'\n');
+        }
+        self.bytes.extend_from_slice(line.as_bytes());
+        self.bytes.push(b'\n');
+    }
+
+    /// The line that counts for a thread.
+    fn entry_of(&self, id: ThreadId) -> Option<String> {
+        let lines = self.bytes.split(|b| *b == b'\n').rev();
+        let own = |l: &&[u8]| serde_json::from_slice::<Entry<'_>>(l.trim_ascii()).is_ok_and(|e| e.id == id);
+        lines.into_iter().find(own).and_then(|l| String::from_utf8(l.to_vec()).ok())
+    }
+
+    /// Writes the file anew, in one step: whoever reads sees all of the old or all of the new one. A line that a
+    /// program which knows no lock appended meanwhile is taken along. Without any change there is nothing to write.
+    ///
+    /// # Errors
+    ///
+    /// What the system says; then the file is as it was.
+    pub fn write(&self, disk: &dyn Disk) -> io::Result<()> {
+        let folder = self.path.parent().unwrap_or(Path::new("."));
+        let partial = folder.join(format!(".{FILE}.threadkeep"));
+        match disk.remove(&partial) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
+            Ok(()) | Err(_) => {}
+        }
+        let old = self.read.map(|size| Ok::<_, io::Error>((disk.open(&self.path, OpenMode::Existing)?, size)));
+        let old = old.transpose()?;
+        let mut new = disk.open(&partial, OpenMode::New)?;
+        write_all(&mut *new, &self.bytes, 0)?;
+        if old.is_some() {
+            disk.copy_mode(&self.path, &partial)?;
+        }
+        new.sync_data()?;
+        disk.rename(&partial, &self.path)?;
+        if let Some((old, before)) = old {
+            let late = usize::try_from(old.state()?.size.saturating_sub(before)).map_err(io::Error::other)?;
+            if late > 0 {
+                let mut bytes = vec![0; late];
+                old.read_exact_at(&mut bytes, before)?;
+                let end = new.state()?.size;
+                write_all(&mut *new, &bytes, end)?;
+                new.sync_data()?;
+            }
+        }
+        disk.sync_dir(folder)
+    }
+}
+
+fn write_all(file: &mut dyn DiskFile, mut bytes: &[u8], mut offset: u64) -> io::Result<()> {
+    while !bytes.is_empty() {
+        match file.write_at(bytes, offset)? {
+            0 => return Err(io::ErrorKind::WriteZero.into()),
+            n => {
+                bytes = &bytes[n..];
+                offset += n as u64;
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Writes a thread's name durably behind all others; an empty one clears it. The caller holds the [`NameLock`], so an

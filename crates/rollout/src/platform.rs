@@ -3,12 +3,18 @@
 #[cfg(target_os = "linux")]
 mod linux;
 #[cfg(target_os = "linux")]
-pub use linux::{all_write_locks, holder_facts, host_name, identity, identity_of, lock_table, read_folder, stat_known};
+pub use linux::{
+    all_write_locks, holder_facts, host_name, identity, identity_here, identity_of, lock_table, read_folder,
+    rename_new, stat_known,
+};
 
 #[cfg(not(target_os = "linux"))]
 mod other;
 #[cfg(not(target_os = "linux"))]
-pub use other::{all_write_locks, holder_facts, host_name, identity, identity_of, lock_table, read_folder, stat_known};
+pub use other::{
+    all_write_locks, holder_facts, host_name, identity, identity_here, identity_of, lock_table, read_folder,
+    rename_new, stat_known,
+};
 
 /// What a folder entry is.
 pub enum EntryKind {

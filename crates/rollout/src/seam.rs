@@ -3,10 +3,13 @@
 //! Two implementations: [`RealDisk`], the system's; and [`crate::sim::SimDisk`], which knows of each byte and each name
 //! whether it would survive a power loss, and can fail any call. Nothing above this module changes a file by itself.
 
+use std::ffi::OsString;
 use std::fmt::Debug;
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+use crate::platform;
 
 /// How a file is opened for writing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,10 +32,38 @@ pub trait Disk: Send + Sync + Debug {
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
     /// Gives a file a second name. An existing target is an error.
     fn link(&self, from: &Path, to: &Path) -> io::Result<()>;
+    /// Gives a file another name. An existing target is an error (`AlreadyExists`), and nothing is done. Where the two
+    /// names are on different file systems the file is copied, made durable with its times and mode, and then removed.
+    fn rename_new(&self, from: &Path, to: &Path) -> io::Result<()>;
     /// Removes a name.
     fn remove(&self, path: &Path) -> io::Result<()>;
+    /// Removes a folder that is empty.
+    fn remove_dir(&self, path: &Path) -> io::Result<()>;
+    /// What a name leads to; `None` where there is no such name. Links are followed above it, not at it.
+    fn look(&self, path: &Path) -> io::Result<Option<Looked>>;
+    /// The names in a folder; none where there is no folder.
+    fn names_in(&self, path: &Path) -> io::Result<Vec<OsString>>;
+    /// Gives a file the mode of another.
+    fn copy_mode(&self, from: &Path, to: &Path) -> io::Result<()>;
     /// Makes the names in a folder durable.
     fn sync_dir(&self, path: &Path) -> io::Result<()>;
+}
+
+/// What a name leads to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Looked {
+    /// Device and inode; zeros where the system tells none.
+    pub identity: (u64, u64),
+    /// Bytes.
+    pub size: u64,
+}
+
+impl Looked {
+    /// Whether two names lead to one file, as far as the system tells.
+    #[must_use]
+    pub fn is_same(&self, other: &Self) -> bool {
+        self.identity != (0, 0) && self.identity == other.identity
+    }
 }
 
 /// Something that is read from anywhere.
@@ -116,14 +147,72 @@ impl Disk for RealDisk {
         std::fs::hard_link(from, to)
     }
 
+    fn rename_new(&self, from: &Path, to: &Path) -> io::Result<()> {
+        match platform::rename_new(from, to) {
+            Err(e) if e.kind() == io::ErrorKind::CrossesDevices => move_across(from, to),
+            done => done,
+        }
+    }
+
     fn remove(&self, path: &Path) -> io::Result<()> {
         std::fs::remove_file(path)
+    }
+
+    fn remove_dir(&self, path: &Path) -> io::Result<()> {
+        std::fs::remove_dir(path)
+    }
+
+    fn look(&self, path: &Path) -> io::Result<Option<Looked>> {
+        match platform::identity_here(path) {
+            Ok(found) => Ok(Some(Looked { identity: (found.dev, found.ino), size: found.size })),
+            Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Ok(None),
+            Err(e) => Err(e),
+        }
+    }
+
+    fn names_in(&self, path: &Path) -> io::Result<Vec<OsString>> {
+        match std::fs::read_dir(path) {
+            Ok(entries) => entries.map(|e| e.map(|e| e.file_name())).collect(),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(vec![]),
+            Err(e) => Err(e),
+        }
+    }
+
+    fn copy_mode(&self, from: &Path, to: &Path) -> io::Result<()> {
+        std::fs::set_permissions(to, std::fs::metadata(from)?.permissions())
     }
 
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
         // Windows has no such call for folders; its file systems keep names by themselves.
         if cfg!(windows) { Ok(()) } else { File::open(path)?.sync_all() }
     }
+}
+
+/// How a file is called while it is copied to another file system: a name that no reader takes for a rollout's.
+const MOVING: &str = ".threadkeep-moving";
+
+/// Moves a file to another file system. A crash leaves it where it was, or at both places with the same bytes; a copy
+/// that was begun is begun again.
+fn move_across(from: &Path, to: &Path) -> io::Result<()> {
+    let mut name = to.as_os_str().to_owned();
+    name.push(MOVING);
+    let partial = PathBuf::from(name);
+    let mut source = File::open(from)?;
+    let facts = source.metadata()?;
+    let mut target = OpenOptions::new().write(true).create(true).truncate(true).open(&partial)?;
+    let copied = io::copy(&mut source, &mut target)?;
+    if copied != source.metadata()?.len() {
+        return Err(io::Error::other(format!("{} changed while it was moved", from.display())));
+    }
+    target.set_permissions(facts.permissions())?;
+    let times = std::fs::FileTimes::new().set_modified(facts.modified()?);
+    target.set_times(facts.accessed().map_or(times, |at| times.set_accessed(at)))?;
+    target.sync_all()?;
+    platform::rename_new(&partial, to)?;
+    if let Some(folder) = to.parent() {
+        RealDisk.sync_dir(folder)?;
+    }
+    std::fs::remove_file(from)
 }
 
 #[derive(Debug)]

@@ -5,11 +5,12 @@
 //! might be after a crash.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::seam::{Disk, DiskFile, FileState, OpenMode, ReadAt};
+use crate::seam::{Disk, DiskFile, FileState, Looked, OpenMode, ReadAt};
 
 /// Number of a file's contents, which several names may share.
 type Inode = usize;
@@ -353,6 +354,40 @@ impl Disk for SimDisk {
         }
         state.change_names(vec![(to.to_owned(), Some(inode))]);
         Ok(())
+    }
+
+    fn rename_new(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let mut state = self.state();
+        if state.call().is_some() {
+            return Err(injected());
+        }
+        let inode = state.find(from)?;
+        if state.find(to).is_ok() {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        state.change_names(vec![(from.to_owned(), None), (to.to_owned(), Some(inode))]);
+        Ok(())
+    }
+
+    fn remove_dir(&self, _path: &Path) -> io::Result<()> {
+        // As with making them.
+        if self.state().call().is_some() { Err(injected()) } else { Ok(()) }
+    }
+
+    fn look(&self, path: &Path) -> io::Result<Option<Looked>> {
+        let state = self.state();
+        let found = state.visible.get(path).copied();
+        Ok(found.map(|i| Looked { identity: (1, i as u64), size: state.files[i].visible.len() as u64 }))
+    }
+
+    fn names_in(&self, path: &Path) -> io::Result<Vec<OsString>> {
+        let state = self.state();
+        let here = state.visible.keys().filter(|name| name.parent() == Some(path));
+        Ok(here.filter_map(|name| name.file_name().map(ToOwned::to_owned)).collect())
+    }
+
+    fn copy_mode(&self, _from: &Path, _to: &Path) -> io::Result<()> {
+        if self.state().call().is_some() { Err(injected()) } else { Ok(()) }
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {

@@ -32,13 +32,18 @@ pub struct CodexWriteError {
 }
 
 impl CodexWriteError {
-    fn new(path: &Path, source: rusqlite::Error) -> Self {
+    pub(crate) fn new(path: &Path, source: rusqlite::Error) -> Self {
         let mut e = Self { path: path.to_owned(), source, holder: None };
         if e.is_busy() {
             let beside = |suffix: &str| PathBuf::from(format!("{}{suffix}", path.display()));
             e.holder = locks::holder_of(&[path, &beside("-shm"), &beside("-wal")]).map(Box::new);
         }
         e
+    }
+
+    /// Whether SQLite says that the file is damaged, or no database.
+    pub(crate) fn is_damage(e: &rusqlite::Error) -> bool {
+        is_damaged(e)
     }
 
     /// Whether another program had it locked for longer than was to be waited.

@@ -40,7 +40,7 @@ impl Live {
 }
 
 /// What a lock file says of its holder.
-fn lock_note(now: UtcMillis) -> String {
+pub(crate) fn lock_note(now: UtcMillis) -> String {
     format!("threadkeep {} pid {} since {now}\n", env!("CARGO_PKG_VERSION"), std::process::id())
 }
 

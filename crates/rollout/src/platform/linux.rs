@@ -9,7 +9,9 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use rustix::fd::OwnedFd;
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, Statx, StatxFlags, makedev, open, statx};
+use rustix::fs::{
+    AtFlags, CWD, FileType, Mode, OFlags, RawDir, RenameFlags, Statx, StatxFlags, makedev, open, renameat_with, statx,
+};
 
 use super::{EntryKind, FileStat, FolderMark, LockRow};
 
@@ -109,6 +111,24 @@ pub fn stat_known(
 /// Device and inode of a file, following links.
 pub fn identity(path: &Path) -> io::Result<FileStat> {
     std::fs::metadata(path).map(|m| stat(&m))
+}
+
+/// The same without following a link at the name itself.
+pub fn identity_here(path: &Path) -> io::Result<FileStat> {
+    std::fs::symlink_metadata(path).map(|m| stat(&m))
+}
+
+/// Renames without ever replacing what stands at `to`. File systems that cannot do so in one step get a second name and
+/// lose the first: a crash in between leaves two names of one file.
+pub fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
+    use rustix::io::Errno;
+    match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
+        Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
+            std::fs::hard_link(from, to)?;
+            std::fs::remove_file(from)
+        }
+        done => Ok(done?),
+    }
 }
 
 /// The same of an open file.

@@ -1,16 +1,15 @@
 //! `threadkeep home prune`.
 
-use std::io::{BufRead as _, IsTerminal as _};
-
 use serde_json::json;
 use threadkeep_agent_home::plan::{Action, Decision, Policy};
 use threadkeep_agent_home::prune::{Carry, prune};
 
 use super::args::PruneArgs;
+use crate::cmd::confirm::ask;
 use crate::cmd::now;
-use crate::fail::{Done, Failure, Kind};
+use crate::fail::{Done, Failure};
 use crate::human::visible_line;
-use crate::out::{Out, dim, say};
+use crate::out::{Out, dim};
 
 pub fn run(args: &PruneArgs, out: &mut Out) -> Done {
     let shared = args.place.shared()?;
@@ -68,26 +67,9 @@ pub fn run(args: &PruneArgs, out: &mut Out) -> Done {
 
 /// Asks whether these stores may go. Where nobody can be asked, they may not.
 fn confirm(goes: &[&Decision]) -> Result<(), Failure> {
-    if !std::io::stdin().is_terminal() {
-        let stores = if goes.len() == 1 { "1 store".to_owned() } else { format!("{} stores", goes.len()) };
-        return Err(Failure::new(
-            Kind::Refused,
-            format!(
-                "{stores} would be removed, and nobody can be asked: standard input is no terminal; nothing was removed"
-            ),
-        )
-        .hint("--dry-run shows the plan, --yes carries it out without asking"));
-    }
-    for d in goes {
-        say(&format!("remove  {}", line(d)));
-    }
-    say(&format!("Remove {} stores? [y/N]", goes.len()));
-    let mut answer = String::new();
-    let _ = std::io::stdin().lock().read_line(&mut answer);
-    if matches!(answer.trim(), "y" | "Y" | "yes") {
-        return Ok(());
-    }
-    Err(Failure::new(Kind::Refused, "nothing was removed"))
+    let stores = if goes.len() == 1 { "1 store".to_owned() } else { format!("{} stores", goes.len()) };
+    let lines: Vec<String> = goes.iter().map(|d| format!("remove  {}", line(d))).collect();
+    ask(&lines, &format!("Remove {stores}?"), &format!("{stores} would be removed"), "nothing was removed")
 }
 
 fn line(d: &Decision) -> String {

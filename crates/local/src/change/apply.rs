@@ -1,0 +1,385 @@
+//! Doing a change: under the locks of its threads, with a journal, all of a thread or nothing.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::path::{Path, PathBuf};
+
+use threadkeep_index::Index;
+use threadkeep_record::ThreadId;
+use threadkeep_rollout::name_index::{FILE, NameFile, NameLock};
+use threadkeep_rollout::writer_lock::{LockError, WriterLock};
+
+use super::codex::{CodexRows, Told};
+use super::journal::{Codex, FORMAT, Journal, Names, Step};
+use super::moves::{self, MoveError, OnFailure};
+use super::plan::kept_by_others;
+use super::relations::Relations;
+use super::steps::{Look, Making};
+use super::trash::{self, Trash};
+use super::{ChangeError, ChangeKind, Changer};
+use crate::catalog::Catalog;
+use crate::kept;
+use crate::thread_store::{CodexDb, lock_note};
+
+/// So many threads are changed with one journal: each takes an open lock file.
+const TOGETHER: usize = 200;
+
+/// What became of a thread.
+#[derive(Debug)]
+pub struct Outcome {
+    /// The thread.
+    pub id: ThreadId,
+    /// What came of it in Codex's database, or why the thread was not changed.
+    pub result: Result<Told, ChangeError>,
+}
+
+/// A change that another process began and did not finish.
+#[derive(Debug)]
+pub struct Unfinished {
+    /// Its journal.
+    pub path: PathBuf,
+    /// What was done with it now: the outcomes of its threads; or why nothing was.
+    pub outcome: Result<Vec<Outcome>, ChangeError>,
+}
+
+/// What a change holds while it is done.
+struct Held {
+    codex: Option<CodexRows>,
+    names: Option<(NameLock, NameFile)>,
+}
+
+impl Changer {
+    /// Changes threads, each whole or not at all, and tells what became of each, in the order given. A thread that
+    /// someone writes is left as it is.
+    #[must_use]
+    pub fn apply(&self, kind: ChangeKind, ids: &[ThreadId]) -> Vec<Outcome> {
+        // What another left halfway comes first: it may be about these threads.
+        drop(self.finish());
+        let mut seen = HashSet::new();
+        let mut ids: Vec<ThreadId> = ids.iter().copied().filter(|id| seen.insert(*id)).collect();
+        let given = ids.clone();
+        if kind == ChangeKind::Delete && ids.len() > 1 {
+            ids = self.needing_first(ids);
+        }
+        let mut outcomes: Vec<Outcome> = ids.chunks(TOGETHER).flat_map(|part| self.part(kind, part)).collect();
+        let place: BTreeMap<ThreadId, usize> = given.into_iter().zip(0..).collect();
+        outcomes.sort_by_key(|o| place.get(&o.id).copied());
+        outcomes
+    }
+
+    /// Threads in such an order that each comes before those whose files its history needs.
+    fn needing_first(&self, ids: Vec<ThreadId>) -> Vec<ThreadId> {
+        let catalog = self.look();
+        let relations = Relations::of(&catalog);
+        let mut by: BTreeMap<ThreadId, BTreeSet<ThreadId>> =
+            ids.iter().map(|id| (*id, relations.needing(*id))).collect();
+        let mut ordered = Vec::with_capacity(ids.len());
+        let mut left = ids;
+        while !left.is_empty() {
+            let waiting: BTreeSet<ThreadId> = left.iter().copied().collect();
+            let free = |id: &ThreadId| by.get(id).is_none_or(|needing| needing.is_disjoint(&waiting));
+            let (now, later): (Vec<_>, Vec<_>) = left.iter().copied().partition(free);
+            // Histories that need each other have no order.
+            if now.is_empty() {
+                ordered.extend(later);
+                break;
+            }
+            now.iter().for_each(|id| drop(by.remove(id)));
+            ordered.extend(now);
+            left = later;
+        }
+        ordered
+    }
+
+    fn look(&self) -> Catalog {
+        Catalog::open(&self.home, self.sqlite_home.as_ref(), self.index.as_ref())
+    }
+
+    fn part(&self, kind: ChangeKind, ids: &[ThreadId]) -> Vec<Outcome> {
+        let mut outcomes = Vec::new();
+        let mut fail = |id: ThreadId, e: ChangeError| outcomes.push(Outcome { id, result: Err(e) });
+        let mut locks: Vec<WriterLock> = Vec::new();
+        let mut locked = Vec::new();
+        for id in ids {
+            match self.lock(*id) {
+                Ok(lock) => {
+                    locks.push(lock);
+                    locked.push(*id);
+                }
+                Err(e) => fail(*id, e.into()),
+            }
+        }
+        // The look comes behind the locks: what is found then stays so.
+        let catalog = self.look();
+        let trash = Trash::read(&*self.disk, self.home.path());
+        let look = Look { changer: self, catalog: &catalog, trash: trash.as_ref().map_err(ToString::to_string) };
+        let mut needs: BTreeMap<ThreadId, BTreeSet<ThreadId>> = BTreeMap::new();
+        if kind == ChangeKind::Delete {
+            let relations = Relations::of(&catalog);
+            let kept = kept_by_others(&locked, &relations);
+            for (id, by) in kept {
+                locked.retain(|l| *l != id);
+                fail(id, ChangeError::Needed { id, by });
+            }
+            needs = locked.iter().map(|id| (*id, relations.needing(*id))).collect();
+        }
+        // A thread that cannot be changed at all is told so before anything is opened for it.
+        locked.retain(|id| match look.planned(kind, *id) {
+            Ok(_) => true,
+            Err(e) => {
+                fail(*id, e);
+                false
+            }
+        });
+        if locked.is_empty() {
+            return outcomes;
+        }
+        let (journal, held) = match self.prepare(kind, &locked, &look, &mut fail) {
+            Ok(prepared) => prepared,
+            Err(e) => {
+                // One reason for all of them.
+                let text = e.to_string();
+                let mut first = Some(e);
+                for id in locked {
+                    let e = first.take().unwrap_or_else(|| ChangeError::NotDone { why: text.clone() });
+                    fail(id, e);
+                }
+                return outcomes;
+            }
+        };
+        let name = format!("{}-{}", journal.at.0, uuid(&locked));
+        match journal.write(&*self.disk, self.home.path(), &name) {
+            Ok(path) => outcomes.extend(self.carry_out(&journal, &path, held, OnFailure::Back, &needs)),
+            Err(e) => {
+                let text = e.to_string();
+                let mut first = Some(ChangeError::from(e));
+                outcomes.extend(journal.steps.iter().map(|step| {
+                    let e = first.take().unwrap_or_else(|| ChangeError::NotDone { why: text.clone() });
+                    Outcome { id: step.thread_id, result: Err(e) }
+                }));
+            }
+        }
+        drop(locks);
+        outcomes
+    }
+
+    fn lock(&self, id: ThreadId) -> Result<WriterLock, LockError> {
+        WriterLock::acquire(self.home.path(), id, &lock_note(self.clock.now()))
+    }
+
+    /// Opens what a change needs, and makes its journal.
+    fn prepare(
+        &self,
+        kind: ChangeKind,
+        ids: &[ThreadId],
+        look: &Look<'_>,
+        fail: &mut dyn FnMut(ThreadId, ChangeError),
+    ) -> Result<(Journal, Held), ChangeError> {
+        let codex = self.codex()?;
+        let names = self.names(kind)?;
+        let at = self.clock.now();
+        let (lock, file) = names.map_or((None, None), |(lock, file)| (Some(lock), Some(file)));
+        let mut making = Making { look, kind, at, codex: codex.as_ref(), names: file, entries: BTreeSet::new() };
+        let mut steps = Vec::new();
+        for (id, number) in ids.iter().zip(0..) {
+            match making.step(*id, number) {
+                Ok(step) => steps.push(step),
+                Err(e) => fail(*id, e),
+            }
+        }
+        // The lines were taken out of it while the steps were made; they are taken out again when the files have moved.
+        let names = lock.map(|lock| Ok::<_, ChangeError>((lock, self.name_file()?))).transpose()?;
+        Ok((Journal { format: FORMAT, kind, at, steps }, Held { codex, names }))
+    }
+
+    fn codex(&self) -> Result<Option<CodexRows>, ChangeError> {
+        let home = self.home.path();
+        let db = CodexDb { home, sqlite_home: self.sqlite_home.as_deref(), patience: self.patience };
+        Ok(CodexRows::begin(&db)?)
+    }
+
+    /// The name index under its lock, where a change may concern it.
+    fn names(&self, kind: ChangeKind) -> Result<Option<(NameLock, NameFile)>, ChangeError> {
+        match kind {
+            ChangeKind::Delete | ChangeKind::Restore => {
+                let lock = NameLock::acquire(self.home.path(), self.patience)?;
+                Ok(Some((lock, self.name_file()?)))
+            }
+            ChangeKind::Archive | ChangeKind::Unarchive | ChangeKind::Detach => Ok(None),
+        }
+    }
+
+    fn name_file(&self) -> Result<NameFile, ChangeError> {
+        let failed = |source| ChangeError::NameFile { path: self.home.absolute(Path::new(FILE)), source };
+        NameFile::read(&*self.disk, self.home.path()).map_err(failed)
+    }
+
+    /// Does what a journal says, and takes the journal away when all of it is done.
+    fn carry_out(
+        &self,
+        journal: &Journal,
+        path: &Path,
+        held: Held,
+        on_failure: OnFailure,
+        needs: &BTreeMap<ThreadId, BTreeSet<ThreadId>>,
+    ) -> Vec<Outcome> {
+        let mut settled = true;
+        let mut moved: Vec<&Step> = Vec::new();
+        let mut outcomes: Vec<Outcome> = Vec::new();
+        let mut failed: BTreeSet<ThreadId> = BTreeSet::new();
+        for step in &journal.steps {
+            let id = step.thread_id;
+            match self.move_step(journal.kind, step, on_failure, needs, &failed) {
+                Ok(()) => moved.push(step),
+                Err(e) => {
+                    failed.insert(id);
+                    settled &= !matches!(&e, ChangeError::Moves(m) if !m.is_settled());
+                    outcomes.push(Outcome { id, result: Err(e) });
+                }
+            }
+        }
+        let rest = self.behind(journal.kind, &moved, held);
+        match rest {
+            Ok(told) => outcomes.extend(moved.iter().map(|step| Outcome {
+                id: step.thread_id,
+                result: Ok(told.get(&step.thread_id).copied().unwrap_or(Told::NoRow)),
+            })),
+            Err(remains) => {
+                settled = false;
+                let result = || Err(ChangeError::Remains { remains: remains.clone() });
+                outcomes.extend(moved.iter().map(|step| Outcome { id: step.thread_id, result: result() }));
+            }
+        }
+        if settled {
+            // One that stays is found to be done by whoever comes next.
+            let folder = path.parent().unwrap_or(path);
+            let _ = self.disk.remove(path).and_then(|()| self.disk.sync_dir(folder));
+        }
+        outcomes
+    }
+
+    fn move_step(
+        &self,
+        kind: ChangeKind,
+        step: &Step,
+        on_failure: OnFailure,
+        needs: &BTreeMap<ThreadId, BTreeSet<ThreadId>>,
+        failed: &BTreeSet<ThreadId>,
+    ) -> Result<(), ChangeError> {
+        let (disk, home) = (&*self.disk, self.home.path());
+        let id = step.thread_id;
+        let by: Vec<ThreadId> = needs.get(&id).map(|n| n.intersection(failed).copied().collect()).unwrap_or_default();
+        if !by.is_empty() {
+            return Err(ChangeError::Needed { id, by });
+        }
+        if let Some(manifest) = step.trash.as_ref().filter(|_| kind != ChangeKind::Restore) {
+            let path = trash::folder(home, &manifest.entry);
+            if let Err(source) = trash::write(disk, home, manifest) {
+                let _ = trash::drop_entry(disk, home, manifest);
+                return Err(ChangeError::Trash { path, source });
+            }
+        }
+        match moves::files(disk, home, step, on_failure) {
+            Ok(()) => Ok(()),
+            // After a crash: someone took a file away meanwhile, and what is left of the thread went where it was to go.
+            Err(MoveError::Gone { .. }) if on_failure == OnFailure::Forward => Ok(()),
+            Err(e) => {
+                if let Some(manifest) = step.trash.as_ref().filter(|_| kind != ChangeKind::Restore && e.is_settled()) {
+                    let _ = trash::drop_entry(disk, home, manifest);
+                }
+                Err(e.into())
+            }
+        }
+    }
+
+    /// What comes behind the moves: durable folders, names, Codex's rows, the index. What is left to be done is told.
+    fn behind(&self, kind: ChangeKind, moved: &[&Step], held: Held) -> Result<BTreeMap<ThreadId, Told>, String> {
+        let (disk, home) = (&*self.disk, self.home.path());
+        let mut told = BTreeMap::new();
+        if moved.is_empty() {
+            return Ok(told);
+        }
+        moves::sync(disk, home, moved.iter().copied()).map_err(|e| e.to_string())?;
+        let Held { codex, names } = held;
+        if let Some((_lock, mut file)) = names {
+            let mut changed = false;
+            // What was taken out last comes back first.
+            for step in moved.iter().rev().filter(|_| kind == ChangeKind::Restore) {
+                if let Names::Put(lines) = &step.names {
+                    file.put(step.thread_id, lines);
+                    changed |= !lines.is_empty();
+                }
+            }
+            for step in moved.iter().filter(|step| step.names == Names::Take) {
+                changed |= !file.take(step.thread_id).is_empty();
+            }
+            if changed {
+                file.write(disk).map_err(|e| format!("the name index could not be written: {e}"))?;
+            }
+        }
+        if let Some(mut codex) = codex {
+            let left = |e: crate::thread_store::CodexWriteError| format!("Codex's database was not changed: {e}");
+            for step in moved.iter().filter(|step| step.codex != Codex::Stay) {
+                told.insert(step.thread_id, codex.apply(step.thread_id, &step.codex).map_err(left)?);
+            }
+            codex.commit().map_err(left)?;
+        }
+        self.index_behind(kind, moved);
+        if kind == ChangeKind::Restore {
+            for step in moved {
+                moves::leave_trash(disk, home, step)
+                    .map_err(|e| format!("its entry in the trash is still there: {e}"))?;
+            }
+        }
+        Ok(told)
+    }
+
+    /// The index is a hint: what cannot be written there now comes from the files.
+    fn index_behind(&self, kind: ChangeKind, moved: &[&Step]) {
+        let Some(place) = self.index.as_ref().filter(|place| Index::is_there(&self.home, place)) else { return };
+        let Ok(index) = kept::open(&self.home, place, self.patience) else { return };
+        for step in moved {
+            match (kind, &step.trash) {
+                (ChangeKind::Delete, _) => drop(index.remove(step.thread_id)),
+                (ChangeKind::Restore, Some(manifest)) => drop(index.put_saved(&manifest.index)),
+                _ => {}
+            }
+        }
+    }
+
+    /// Finishes what others began and did not finish. What is being done right now is left to whoever does it.
+    pub fn finish(&self) -> Vec<Unfinished> {
+        let (disk, home) = (&*self.disk, self.home.path());
+        let journals = Journal::all(disk, home).unwrap_or_default();
+        let finished = journals.into_iter().filter_map(|path| {
+            let outcome = self.finish_one(&path).transpose()?;
+            Some(Unfinished { path, outcome })
+        });
+        finished.collect()
+    }
+
+    fn finish_one(&self, path: &Path) -> Result<Option<Vec<Outcome>>, ChangeError> {
+        let disk = &*self.disk;
+        let Some(journal) = Journal::read(disk, path)? else { return Ok(None) };
+        let mut locks = Vec::new();
+        for step in &journal.steps {
+            locks.push(self.lock(step.thread_id)?);
+        }
+        // Whoever held the locks may have finished.
+        let Some(journal) = Journal::read(disk, path)? else { return Ok(None) };
+        let held = Held { codex: self.codex()?, names: self.names(journal.kind)? };
+        let outcomes = self.carry_out(&journal, path, held, OnFailure::Forward, &BTreeMap::new());
+        drop(locks);
+        Ok(Some(outcomes))
+    }
+
+    /// Whether a change waits to be finished. Costs one look at a folder.
+    #[must_use]
+    pub fn has_unfinished(home: &Path) -> bool {
+        std::fs::read_dir(home.join(super::journal::FOLDER)).is_ok_and(|mut entries| entries.next().is_some())
+    }
+}
+
+/// A word for a journal that no other process takes at the same moment: the locks of its threads are held.
+fn uuid(ids: &[ThreadId]) -> String {
+    ids.first().map(ToString::to_string).unwrap_or_default()
+}

@@ -1,0 +1,163 @@
+//! Moving the files of threads: all of a thread's or none, never over another file, and again after a crash.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use threadkeep_rollout::seam::Disk;
+
+use super::journal::{Move, Step, make_folder};
+use super::trash;
+
+/// Why the files of a thread did not all move.
+#[derive(Debug, thiserror::Error)]
+pub enum MoveError {
+    /// Another file stands where one was to go.
+    #[error("{} exists already and is another file; nothing was moved", to.display())]
+    Exists {
+        /// Where.
+        to: PathBuf,
+    },
+    /// A file is at neither place.
+    #[error("{} is gone", from.display())]
+    Gone {
+        /// The file.
+        from: PathBuf,
+    },
+    /// The system refused; what had moved was moved back.
+    #[error("cannot move {} to {}: {source}", from.display(), to.display())]
+    Io {
+        /// The file.
+        from: PathBuf,
+        /// Where it was to go.
+        to: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The system refused, and again when what had moved was to be moved back.
+    #[error("cannot move {} to {}: {source}; {} stays where it went: {back}", from.display(), to.display(), stays.display())]
+    Halfway {
+        /// The file.
+        from: PathBuf,
+        /// Where it was to go.
+        to: PathBuf,
+        /// What the system said.
+        source: io::Error,
+        /// A file that had moved.
+        stays: PathBuf,
+        /// What the system said when it was to go back.
+        back: io::Error,
+    },
+    /// Everything moved, and may not last over a power loss.
+    #[error("moved, but {} cannot be made durable: {source}", folder.display())]
+    Sync {
+        /// The folder.
+        folder: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+impl MoveError {
+    /// Whether the thread is at one place, so that nothing is left to be finished.
+    #[must_use]
+    pub fn is_settled(&self) -> bool {
+        matches!(self, Self::Exists { .. } | Self::Gone { .. } | Self::Io { .. })
+    }
+}
+
+/// What becomes of a file that cannot be moved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OnFailure {
+    /// What moved goes back.
+    Back,
+    /// What moved stays: this is the end of a change that was decided before a crash.
+    Forward,
+}
+
+/// Moves the files of a thread.
+///
+/// # Errors
+///
+/// As [`MoveError`] says; what can be undone is.
+pub fn files(disk: &dyn Disk, home: &Path, step: &Step, on_failure: OnFailure) -> Result<(), MoveError> {
+    let mut done: Vec<&Move> = Vec::new();
+    for m in &step.moves {
+        match one(disk, home, m) {
+            Ok(true) => done.push(m),
+            Ok(false) => {}
+            Err(e) if on_failure == OnFailure::Forward => return Err(e),
+            Err(e) => {
+                for m in done.iter().rev() {
+                    if let Err(back) = disk.rename_new(&home.join(&m.to), &home.join(&m.from)) {
+                        let source = io::Error::other(e.to_string());
+                        let Move { from, to } = m;
+                        return Err(MoveError::Halfway {
+                            from: from.clone(),
+                            to: to.clone(),
+                            source,
+                            stays: to.clone(),
+                            back,
+                        });
+                    }
+                }
+                return Err(e);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Moves a file; `false` where it had moved already.
+fn one(disk: &dyn Disk, home: &Path, m: &Move) -> Result<bool, MoveError> {
+    let (from, to) = (home.join(&m.from), home.join(&m.to));
+    let failed = |source| MoveError::Io { from: m.from.clone(), to: m.to.clone(), source };
+    let here = disk.look(&from).map_err(failed)?;
+    let there = disk.look(&to).map_err(failed)?;
+    match (here, there) {
+        (Some(_), None) => {
+            if let Some(folder) = m.to.parent() {
+                make_folder(disk, home, folder).map_err(failed)?;
+            }
+            match disk.rename_new(&from, &to) {
+                Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Err(MoveError::Exists { to: m.to.clone() }),
+                moved => moved.map(|()| true).map_err(failed),
+            }
+        }
+        // Two names of one file: between the two steps of a file system without a single one.
+        (Some(a), Some(b)) if a.is_same(&b) => disk.remove(&from).map(|()| true).map_err(failed),
+        (Some(_), Some(_)) => Err(MoveError::Exists { to: m.to.clone() }),
+        (None, Some(_)) => Ok(false),
+        (None, None) => Err(MoveError::Gone { from: m.from.clone() }),
+    }
+}
+
+/// Makes the names of moved files durable. New places come before old ones, so that a power loss shows a file twice
+/// rather than not at all.
+///
+/// # Errors
+///
+/// What the system says of the first folder that it cannot sync.
+pub fn sync<'s>(disk: &dyn Disk, home: &Path, steps: impl Iterator<Item = &'s Step> + Clone) -> Result<(), MoveError> {
+    let folders = |end: fn(&Move) -> &Path| -> BTreeSet<PathBuf> {
+        let all = steps.clone().flat_map(|s| &s.moves);
+        all.filter_map(|m| end(m).parent().map(|p| home.join(p))).collect()
+    };
+    let (to, from) = (folders(|m| &m.to), folders(|m| &m.from));
+    for folder in to.iter().chain(from.difference(&to)) {
+        match disk.sync_dir(folder) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+            synced => synced.map_err(|source| MoveError::Sync { folder: folder.clone(), source })?,
+        }
+    }
+    Ok(())
+}
+
+/// Takes an entry of the trash away whose files came back.
+///
+/// # Errors
+///
+/// What the system says; then the entry is there and has no files.
+pub fn leave_trash(disk: &dyn Disk, home: &Path, step: &Step) -> io::Result<()> {
+    step.trash.as_ref().map_or(Ok(()), |manifest| trash::drop_entry(disk, home, manifest))
+}

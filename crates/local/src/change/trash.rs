@@ -1,0 +1,235 @@
+//! The trash of a home: threads that were deleted, each in a folder of its own with a manifest of everything that went.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::path::{Component, Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use threadkeep_index::saved::SavedRow;
+use threadkeep_record::{ThreadId, UtcMillis};
+use threadkeep_rollout::name_index::NameLine;
+use threadkeep_rollout::seam::Disk;
+
+use super::journal::{make_folder, read_whole, write_whole};
+
+/// The folder of the trash, in a home.
+pub const FOLDER: &str = "threadkeep/trash";
+
+/// What an entry says of itself.
+pub const MANIFEST: &str = "manifest.json";
+
+/// An entry that is being emptied: what was its manifest.
+const EMPTYING: &str = "emptying.json";
+
+/// The newest form of a manifest that is known.
+pub const FORMAT: u32 = 1;
+
+/// What went with a thread, and where it was.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Manifest {
+    /// Its form.
+    pub format: u32,
+    /// The entry: the name of its folder.
+    pub entry: String,
+    /// The thread.
+    pub thread_id: ThreadId,
+    /// Its name.
+    pub name: Option<String>,
+    /// How it began.
+    pub preview: Option<String>,
+    /// When it was deleted.
+    pub deleted_at: UtcMillis,
+    /// Its place among those that were deleted at one moment: what was taken out last goes back first.
+    pub number: u64,
+    /// Its files.
+    pub files: Vec<TrashedFile>,
+    /// Its lines in the name index.
+    pub names: Vec<NameLine>,
+    /// Its rows in Codex's database, with the rows that go with them there.
+    pub codex: Vec<SavedRow>,
+    /// What our own index alone had of it.
+    pub index: Vec<SavedRow>,
+    /// Its goals in Codex's database of goals, which stay there: for whoever wants to read them.
+    pub goals: Vec<SavedRow>,
+}
+
+/// A file in the trash.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TrashedFile {
+    /// Where it was, relative to the home.
+    pub path: PathBuf,
+    /// Bytes.
+    pub bytes: u64,
+}
+
+impl Manifest {
+    /// Bytes of all its files.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.files.iter().map(|f| f.bytes).sum()
+    }
+
+    /// Where a file of it is, relative to the home.
+    #[must_use]
+    pub fn place(&self, file: &TrashedFile) -> PathBuf {
+        Path::new(FOLDER).join(&self.entry).join("files").join(&file.path)
+    }
+}
+
+/// The folder of an entry.
+#[must_use]
+pub fn folder(home: &Path, entry: &str) -> PathBuf {
+    home.join(FOLDER).join(entry)
+}
+
+/// What is in the trash.
+#[derive(Debug, Default)]
+pub struct Trash {
+    /// What can be restored, newest first.
+    pub entries: Vec<Manifest>,
+    /// What is there and cannot be told: the folder, and why.
+    pub odd: Vec<(PathBuf, String)>,
+    /// Folders that are being emptied.
+    pub emptying: Vec<PathBuf>,
+}
+
+impl Trash {
+    /// Reads the trash of a home.
+    ///
+    /// # Errors
+    ///
+    /// What the system says of its folder.
+    pub fn read(disk: &dyn Disk, home: &Path) -> io::Result<Self> {
+        let mut trash = Self::default();
+        for name in disk.names_in(&home.join(FOLDER))? {
+            let path = home.join(FOLDER).join(&name);
+            match read_manifest(disk, &path.join(MANIFEST)) {
+                Ok(manifest) if Path::new(&name) == Path::new(&manifest.entry) => trash.entries.push(manifest),
+                Ok(manifest) => trash.odd.push((path, format!("its manifest is that of {}", manifest.entry))),
+                Err(e) if e.kind() == io::ErrorKind::NotFound => {
+                    let emptying = disk.look(&path.join(EMPTYING))?.is_some();
+                    // Another file beside the entries is nobody's business.
+                    if emptying {
+                        trash.emptying.push(path);
+                    } else if path.is_dir() {
+                        trash.odd.push((path, "it has no manifest".to_owned()));
+                    }
+                }
+                Err(e) if e.kind() == io::ErrorKind::NotADirectory => {}
+                Err(e) => trash.odd.push((path, e.to_string())),
+            }
+        }
+        trash.entries.sort_by(|a, b| (b.deleted_at, b.number, &b.entry).cmp(&(a.deleted_at, a.number, &a.entry)));
+        trash.odd.sort();
+        Ok(trash)
+    }
+
+    /// A name for the entry of a thread that no other has.
+    #[must_use]
+    pub fn free_entry(&self, id: ThreadId, taken: &BTreeSet<String>) -> String {
+        let there = |name: &str| {
+            let odd = self.odd.iter().map(|(path, _)| path).chain(&self.emptying);
+            self.entries.iter().any(|e| e.entry == name)
+                || odd.into_iter().any(|path| path.file_name().is_some_and(|n| n == name))
+                || taken.contains(name)
+        };
+        let name = id.to_string();
+        if !there(&name) {
+            return name;
+        }
+        (2..).map(|n| format!("{id}-{n}")).find(|name| !there(name)).unwrap_or(name)
+    }
+}
+
+fn read_manifest(disk: &dyn Disk, path: &Path) -> io::Result<Manifest> {
+    let manifest: Manifest = serde_json::from_slice(&read_whole(disk, path)?).map_err(io::Error::other)?;
+    if manifest.format > FORMAT {
+        return Err(io::Error::other(format!("it has the form {}, which this release does not know", manifest.format)));
+    }
+    // What comes back goes into the home and nowhere else.
+    let inside = |p: &Path| p.components().all(|c| matches!(c, Component::Normal(_)));
+    match manifest.files.iter().find(|f| !inside(&f.path)) {
+        Some(f) => Err(io::Error::other(format!("it names a file outside the home: {}", f.path.display()))),
+        None if inside(Path::new(&manifest.entry)) => Ok(manifest),
+        None => Err(io::Error::other(format!("it calls itself {:?}", manifest.entry))),
+    }
+}
+
+/// Writes the manifest of an entry durably.
+///
+/// # Errors
+///
+/// What the system says.
+pub fn write(disk: &dyn Disk, home: &Path, manifest: &Manifest) -> io::Result<()> {
+    make_folder(disk, home, &Path::new(FOLDER).join(&manifest.entry))?;
+    let text = serde_json::to_vec_pretty(manifest).map_err(io::Error::other)?;
+    write_whole(disk, &folder(home, &manifest.entry).join(MANIFEST), &text)
+}
+
+/// Takes an entry away that holds no file.
+///
+/// # Errors
+///
+/// What the system says; then it may still be told as an entry without files.
+pub fn drop_entry(disk: &dyn Disk, home: &Path, manifest: &Manifest) -> io::Result<()> {
+    let entry = folder(home, &manifest.entry);
+    match disk.remove(&entry.join(MANIFEST)) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
+        Ok(()) | Err(_) => {}
+    }
+    let mut folders: BTreeSet<PathBuf> = BTreeSet::from([entry.clone()]);
+    for file in &manifest.files {
+        let whole = home.join(manifest.place(file));
+        folders.extend(whole.ancestors().skip(1).take_while(|p| p.starts_with(&entry)).map(Path::to_owned));
+    }
+    // The deepest first; one that is not empty has something that somebody else put there.
+    for folder in folders.iter().rev() {
+        let _ = disk.remove_dir(folder);
+    }
+    disk.sync_dir(&home.join(FOLDER))
+}
+
+/// Empties an entry for good: first it is no entry any more, then its files go. Tells how many bytes.
+///
+/// # Errors
+///
+/// What the system says; then it can be emptied again.
+pub fn empty(disk: &dyn Disk, home: &Path, entry: &Manifest) -> io::Result<u64> {
+    let path = folder(home, &entry.entry);
+    disk.rename(&path.join(MANIFEST), &path.join(EMPTYING))?;
+    disk.sync_dir(&path)?;
+    go_on_emptying(disk, home, &path)
+}
+
+/// Goes on with an entry that was being emptied.
+///
+/// # Errors
+///
+/// What the system says.
+pub fn go_on_emptying(disk: &dyn Disk, home: &Path, path: &Path) -> io::Result<u64> {
+    let freed = remove_below(disk, path, &[EMPTYING])?;
+    disk.remove(&path.join(EMPTYING))?;
+    disk.remove_dir(path)?;
+    disk.sync_dir(&home.join(FOLDER))?;
+    Ok(freed)
+}
+
+/// Removes everything in a folder but some names. No link is followed.
+fn remove_below(disk: &dyn Disk, path: &Path, but: &[&str]) -> io::Result<u64> {
+    let mut freed = 0;
+    for name in disk.names_in(path)? {
+        if but.iter().any(|b| name == *b) {
+            continue;
+        }
+        let below = path.join(&name);
+        let facts = std::fs::symlink_metadata(&below)?;
+        if facts.is_dir() {
+            freed += remove_below(disk, &below, &[])?;
+            disk.remove_dir(&below)?;
+        } else {
+            freed += facts.len();
+            disk.remove(&below)?;
+        }
+    }
+    Ok(freed)
+}
