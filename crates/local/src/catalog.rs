@@ -1,6 +1,6 @@
 //! One look at a home: its rollout files grouped by thread, its names, and Codex's database beside them.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Mutex;
 
@@ -74,6 +74,8 @@ pub struct Catalog {
     pub kept: Kept,
     /// When the look began, nanoseconds since the Unix epoch by the system's clock.
     pub looked_ns: i64,
+    /// Threads that were archived or deleted here, which the threads they started may have outlived.
+    pub apart: HashSet<ThreadId>,
     /// Threads of which only a row is left.
     pub ghosts: HashMap<ThreadId, DbRow>,
     /// What a person should know.
@@ -152,6 +154,7 @@ impl Catalog {
             locks: WriterLocks::read(path),
             kept,
             looked_ns,
+            apart: crate::change::apart::read(path),
             db: Mutex::new(db),
             ghosts,
             notes,
@@ -162,6 +165,12 @@ impl Catalog {
     #[must_use]
     pub fn group(&self, id: ThreadId) -> Option<&Group> {
         self.group_index(id).map(|i| &self.groups[i])
+    }
+
+    /// Whether a thread was archived or deleted here and is still away: those that it started stand for themselves.
+    #[must_use]
+    pub fn stands_apart(&self, parent: ThreadId) -> bool {
+        self.apart.contains(&parent) && self.group(parent).is_none_or(|g| g.archived)
     }
 
     /// The place of a thread's group.

@@ -5,6 +5,7 @@
 //! threads ([`Changer::apply`]): what was asked for in between does not change what is done. How a crash is survived is in
 //! [`journal`]; what goes where, in [`steps`](self).
 
+pub mod apart;
 mod apply;
 pub mod codex;
 pub mod journal;

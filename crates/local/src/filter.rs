@@ -24,6 +24,8 @@ pub struct Filter<'q> {
 
 /// What filters ask of a thread.
 struct Asked<'t> {
+    /// Its parent was taken away without it: it counts as one that a person started.
+    apart: bool,
     archived: bool,
     class: SourceClass,
     empty: bool,
@@ -85,6 +87,7 @@ impl<'q> Filter<'q> {
     /// looked at, and those that come behind.
     pub(crate) fn leaves_out_kind(&self, t: &Facet) -> (Option<Reason>, Option<Reason>) {
         let asked = Asked {
+            apart: false,
             archived: t.archived,
             class: t.class,
             empty: t.empty,
@@ -135,7 +138,7 @@ impl<'q> Filter<'q> {
         // A source that was asked for by name is not hidden for its kind.
         let asked = !q.sources.is_empty();
         match t.class {
-            SourceClass::Subagent if !q.include.subagents && !asked => return Some("subagents"),
+            SourceClass::Subagent if !q.include.subagents && !asked && !t.apart => return Some("subagents"),
             SourceClass::Exec if !q.include.exec && !asked => return Some("exec"),
             _ => {}
         }
@@ -148,6 +151,7 @@ impl<'q> Filter<'q> {
         let q = self.query;
         let t = &row.thread;
         let asked = Asked {
+            apart: row.apart,
             archived: t.archived,
             class: row.class,
             empty: row.empty,

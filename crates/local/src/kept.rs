@@ -290,6 +290,8 @@ impl Kept {
             preview_matches: false,
             touches: false,
             lightened,
+            // Told by lists before they take a row as it is kept.
+            apart: false,
             by_reference,
             touched: vec![],
             depends: vec![],

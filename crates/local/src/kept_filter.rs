@@ -20,6 +20,7 @@ pub(crate) enum Verdict {
 
 /// A query, prepared for the threads that the indexes of some homes keep.
 pub(crate) struct KeptFilter<'q> {
+    catalogs: &'q [Catalog],
     query: &'q ListQuery,
     filter: &'q Filter<'q>,
     homes: Vec<HomeFilter>,
@@ -46,21 +47,26 @@ struct Texts {
 }
 
 impl<'q> KeptFilter<'q> {
-    pub fn new(catalogs: &[Catalog], query: &'q ListQuery, filter: &'q Filter<'q>) -> Self {
+    pub fn new(catalogs: &'q [Catalog], query: &'q ListQuery, filter: &'q Filter<'q>) -> Self {
         let home = |catalog: &Catalog| HomeFilter {
             facets: catalog.kept.facets().map(|(id, facet)| (id, filter.leaves_out_kind(facet))).collect(),
             texts: filter.asks_texts().then(|| Texts::new(catalog, query, filter)),
         };
-        Self { query, filter, homes: catalogs.iter().map(home).collect() }
+        Self { catalogs, query, filter, homes: catalogs.iter().map(home).collect() }
     }
 
     pub fn verdict(&self, home: usize, listed: &Listed) -> Verdict {
+        let catalog = &self.catalogs[home];
         let home = &self.homes[home];
         let Some((before, behind)) = home.facets.get(&listed.facet).copied() else { return Verdict::Unclear };
         if let Some(reason) = before.or_else(|| self.filter.leaves_out_time(UtcMillis(listed.updated_at))) {
             return Verdict::Out(reason);
         }
         match home.texts.as_ref().map_or(Verdict::In, |texts| texts.verdict(listed, self.query)) {
+            // One whose parent was taken away without it stands for itself.
+            Verdict::In if behind == Some("subagents") && listed.parent.is_some_and(|p| catalog.stands_apart(p)) => {
+                Verdict::Unclear
+            }
             Verdict::In => behind.map_or(Verdict::In, Verdict::Out),
             other => other,
         }

@@ -41,6 +41,8 @@ pub struct Row {
     pub touches: bool,
     /// Long texts were cut, since only the rows of a page need them whole.
     pub lightened: bool,
+    /// The thread that started it was taken away without it, so it stands for itself.
+    pub apart: bool,
     /// Its history begins in another thread, which it refers to.
     pub by_reference: bool,
     /// Files that it changed, absolute where its directory is known; only where every record was parsed.
@@ -290,6 +292,7 @@ pub fn build(catalog: &Catalog, name_id: Option<ThreadId>, mut members: Vec<Memb
     let named = counted.iter().filter_map(|m| m.facts.whole.as_ref()).flat_map(|w| &w.touched);
     let touched: Vec<String> = named.map(|path| absolute(cwd, path)).collect();
     let by_reference = members.iter().any(|m| continues_another(m, id));
+    let apart = thread.parent_id.is_some_and(|parent| !thread.archived && catalog.stands_apart(parent));
     depends.extend(header_id.filter(|h| Some(*h) != name_id));
     depends.extend(header.and_then(|h| h.forked_from_id.or_else(|| h.parent())));
     let key = id.map_or_else(|| shown(&members[assembly.head].entry.path()), |i| i.to_string());
@@ -304,6 +307,7 @@ pub fn build(catalog: &Catalog, name_id: Option<ThreadId>, mut members: Vec<Memb
         preview_matches: false,
         touches: false,
         lightened: false,
+        apart,
         by_reference,
         touched,
         depends,
@@ -385,6 +389,7 @@ pub fn ghost(id: ThreadId, row: &DbRow) -> Row {
         preview_matches: false,
         touches: false,
         lightened: false,
+        apart: false,
         by_reference: false,
         touched: vec![],
         depends: vec![],

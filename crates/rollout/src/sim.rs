@@ -4,7 +4,7 @@
 //! names that are visible and those that are durable, with the steps between. From these it can rebuild the disk as it
 //! might be after a crash.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -382,8 +382,10 @@ impl Disk for SimDisk {
 
     fn names_in(&self, path: &Path) -> io::Result<Vec<OsString>> {
         let state = self.state();
-        let here = state.visible.keys().filter(|name| name.parent() == Some(path));
-        Ok(here.filter_map(|name| name.file_name().map(ToOwned::to_owned)).collect())
+        // Folders are implied by the names below them.
+        let below = state.visible.keys().filter_map(|name| name.strip_prefix(path).ok());
+        let first = below.filter_map(|rest| rest.components().next().map(|c| c.as_os_str().to_owned()));
+        Ok(first.collect::<BTreeSet<OsString>>().into_iter().collect())
     }
 
     fn copy_mode(&self, _from: &Path, _to: &Path) -> io::Result<()> {

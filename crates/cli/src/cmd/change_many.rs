@@ -132,7 +132,7 @@ fn choose(reader: &LocalStore, kind: ChangeKind, args: &ChangeArgs) -> Result<Ch
 pub fn carry_out(
     kind: ChangeKind,
     plans: Plans,
-    missing: Vec<(String, Failure)>,
+    mut missing: Vec<(String, Failure)>,
     asking: Asking,
     out: &mut Out,
 ) -> Done {
@@ -141,6 +141,17 @@ pub fn carry_out(
         for note in &plan.notes {
             say(&format!("note: {}", visible_line(note)));
         }
+    }
+    // One thread that cannot be changed is a failure like any other.
+    let asked = missing.len() + plans.iter().map(|(_, p)| p.threads.len()).sum::<usize>();
+    if asked == 1 {
+        if let Some((_, failure)) = missing.into_iter().next() {
+            return Err(failure);
+        }
+        if let Some(Decision::Refuse(e)) = plans.iter().flat_map(|(_, p)| &p.threads).map(|t| &t.decision).next() {
+            return Err(failure(e));
+        }
+        missing = vec![];
     }
     let lines = described(kind, &plans);
     let taken: usize = plans.iter().map(|(_, p)| p.taken().count()).sum();
@@ -185,6 +196,9 @@ pub fn carry_out(
         Some(_) if went_well > 0 => Kind::Failed.code(),
         Some(first) => *first,
     };
+    if let ([Outcome { result: Err(e), .. }], 1) = (outcomes.as_slice(), asked) {
+        return Err(failure(e));
+    }
     if out.is_json() {
         out.json(&object(kind, &plans, &outcomes, &refused, !asking.dry_run))?;
         return Ok(code);
@@ -208,6 +222,18 @@ pub fn carry_out(
         out.line(&dim("`threadkeep restore` brings them back; `threadkeep trash empty` frees the space"))?;
     }
     Ok(code)
+}
+
+/// A thread that was not changed, as the failure of the whole command.
+fn failure(e: &ChangeError) -> Failure {
+    let failure = Failure::new(kind_of(e), told(e));
+    match e {
+        ChangeError::NotFound { .. } | ChangeError::NotArchived { .. } => {
+            failure.hint("`threadkeep list --all` shows every thread; other homes are given with --home")
+        }
+        ChangeError::Lock(_) => failure.hint("end that program, or its thread, first"),
+        _ => failure,
+    }
 }
 
 /// An error with what to do about it.
@@ -259,10 +285,7 @@ fn because(kind: ChangeKind, t: &PlannedThread) -> String {
         (Decision::Stay, Some(of)) => format!("{of} started it; --cascade would {} it, too", words(kind).verb),
         (Decision::Stay, None) => "it stays".to_owned(),
         (Decision::Take, Some(of)) => format!("{of} started it"),
-        (Decision::Take, None) => match &t.live {
-            Some(holder) => format!("asked for; in use by {holder}"),
-            None => "asked for".to_owned(),
-        },
+        (Decision::Take, None) => "asked for".to_owned(),
     }
 }
 
@@ -283,21 +306,22 @@ fn object(
                 Decision::Refuse(_) => "refuse",
             };
             let because = because(kind, t);
-            let row = |path: Option<&PathBuf>, to: Option<&PathBuf>, bytes: u64| {
+            let row = |path: &PathBuf, to: Option<&PathBuf>, bytes: u64| {
                 let whole = |p: &PathBuf| changer.home.absolute(p).to_string_lossy().into_owned();
                 let needed_by: Vec<ThreadId> = match &t.decision {
                     Decision::Refuse(ChangeError::Needed { by, .. }) => by.clone(),
                     _ => vec![],
                 };
                 json!({
-                    "thread_id": t.id, "action": action, "path": path.map(whole), "because": because,
+                    "thread_id": t.id, "action": action, "path": whole(path), "because": because,
                     "to": to.map(whole), "bytes": bytes, "descendant_of": t.because_of, "needed_by": needed_by,
                 })
             };
+            // Where no file is left, what is left stands in the home.
             if t.files.is_empty() {
-                plan.push(row(None, None, 0));
+                plan.push(row(&PathBuf::new(), None, 0));
             }
-            plan.extend(t.files.iter().map(|f| row(Some(&f.from), f.to.as_ref(), f.bytes)));
+            plan.extend(t.files.iter().map(|f| row(&f.from, f.to.as_ref(), f.bytes)));
         }
     }
     let mut results: Vec<Value> =

@@ -7,6 +7,7 @@ mod db;
 mod home;
 mod log;
 
+mod changes;
 mod completeness;
 mod cursor;
 mod damage;

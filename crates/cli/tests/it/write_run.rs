@@ -133,12 +133,12 @@ pub fn plan(home: &Home, out: &Out) -> Vec<(String, String)> {
 type Was = (u32, SystemTime, Vec<u8>);
 
 /// Every file of a home.
-pub struct Files(BTreeMap<String, Was>);
+pub struct Files(BTreeMap<String, Was>, &'static str);
 
 pub fn files(home: &Home) -> Files {
     let mut all = BTreeMap::new();
     gather(&home.path(), &home.path(), &mut all);
-    Files(all)
+    Files(all, "\0")
 }
 
 fn gather(root: &Path, dir: &Path, all: &mut BTreeMap<String, Was>) {
@@ -158,11 +158,18 @@ fn gather(root: &Path, dir: &Path, all: &mut BTreeMap<String, Was>) {
 }
 
 impl Files {
+    /// Leaves a folder out, now and later.
+    pub fn without(mut self, folder: &'static str) -> Files {
+        self.0.retain(|name, _| !name.starts_with(folder));
+        Files(self.0, folder)
+    }
+
     /// The names of files that were made since, without those that are always allowed.
     #[track_caller]
     pub fn made(&self, home: &Home) -> Vec<String> {
         let now = files(home);
-        now.0.keys().filter(|f| !self.0.contains_key(*f) && !ALLOWED.contains(&f.as_str())).cloned().collect()
+        let ours = |f: &str| ALLOWED.contains(&f) || f.starts_with(self.1);
+        now.0.keys().filter(|f| !self.0.contains_key(*f) && !ours(f)).cloned().collect()
     }
 
     /// The names of files that are not as they were, or gone. A database is compared by what it holds elsewhere.

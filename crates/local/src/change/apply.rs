@@ -6,8 +6,10 @@ use std::path::{Path, PathBuf};
 use threadkeep_index::Index;
 use threadkeep_record::ThreadId;
 use threadkeep_rollout::name_index::{FILE, NameFile, NameLock};
+use threadkeep_rollout::seam::Disk;
 use threadkeep_rollout::writer_lock::{LockError, WriterLock};
 
+use super::apart;
 use super::codex::{CodexRows, Told};
 use super::journal::{Codex, FORMAT, Journal, Names, Step};
 use super::moves::{self, MoveError, OnFailure};
@@ -302,8 +304,10 @@ impl Changer {
         let Held { codex, names } = held;
         if let Some((_lock, mut file)) = names {
             let mut changed = false;
-            // What was taken out last comes back first.
-            for step in moved.iter().rev().filter(|_| kind == ChangeKind::Restore) {
+            let mut back: Vec<&&Step> = moved.iter().filter(|step| matches!(step.names, Names::Put(_))).collect();
+            // What was taken out last comes back first, so that everything stands where it stood.
+            back.sort_by_key(|step| std::cmp::Reverse(step.trash.as_ref().map(|m| (m.deleted_at, m.number))));
+            for step in back {
                 if let Names::Put(lines) = &step.names {
                     file.put(step.thread_id, lines);
                     changed |= !lines.is_empty();
@@ -322,6 +326,11 @@ impl Changer {
                 told.insert(step.thread_id, codex.apply(step.thread_id, &step.codex).map_err(left)?);
             }
             codex.commit().map_err(left)?;
+        }
+        if matches!(kind, ChangeKind::Archive | ChangeKind::Delete) {
+            let ids: Vec<ThreadId> = moved.iter().map(|step| step.thread_id).collect();
+            // Without it the threads that these started are listed as started by another, as before.
+            let _ = apart::add(disk, home, &ids);
         }
         self.index_behind(kind, moved);
         if kind == ChangeKind::Restore {
@@ -374,8 +383,8 @@ impl Changer {
 
     /// Whether a change waits to be finished. Costs one look at a folder.
     #[must_use]
-    pub fn has_unfinished(home: &Path) -> bool {
-        std::fs::read_dir(home.join(super::journal::FOLDER)).is_ok_and(|mut entries| entries.next().is_some())
+    pub fn unfinished(disk: &dyn Disk, home: &Path) -> bool {
+        Journal::all(disk, home).is_ok_and(|all| !all.is_empty())
     }
 }
 

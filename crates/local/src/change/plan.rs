@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use threadkeep_record::ThreadId;
 use threadkeep_rollout::facts::Depth;
-use threadkeep_rollout::locks::Holder;
+use threadkeep_rollout::writer_lock::LockError;
 
 use super::relations::Relations;
 use super::steps::{Look, Planned};
@@ -51,8 +51,6 @@ pub struct PlannedThread {
     pub files: Vec<PlannedFile>,
     /// Lines of the name index that go or come back.
     pub names: usize,
-    /// Who writes it now.
-    pub live: Option<Holder>,
 }
 
 /// A plan.
@@ -156,7 +154,12 @@ impl Look<'_> {
             Err(e) => (Decision::Refuse(e), vec![], 0),
         };
         let live = self.catalog.locks.holder(id);
-        PlannedThread { id, title: self.title(kind, id), decision, because_of, files, names, live }
+        let decision = match (decision, live) {
+            // It would be refused when its lock is tried; a plan takes none.
+            (Decision::Take, Some(holder)) => Decision::Refuse(LockError::Held { id, holder: Some(holder) }.into()),
+            (decision, _) => decision,
+        };
+        PlannedThread { id, title: self.title(kind, id), decision, because_of, files, names }
     }
 
     /// The name of a thread, or how it began.

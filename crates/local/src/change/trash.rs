@@ -175,7 +175,8 @@ pub fn drop_entry(disk: &dyn Disk, home: &Path, manifest: &Manifest) -> io::Resu
     let entry = folder(home, &manifest.entry);
     match disk.remove(&entry.join(MANIFEST)) {
         Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
-        Ok(()) | Err(_) => {}
+        Ok(()) => disk.sync_dir(&entry)?,
+        Err(_) => {}
     }
     let mut folders: BTreeSet<PathBuf> = BTreeSet::from([entry.clone()]);
     for file in &manifest.files {
