@@ -20,6 +20,7 @@ pub mod writing;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use async_trait::async_trait;
 pub use threadkeep_record::HistoryMode;
 use threadkeep_record::ThreadId;
 
@@ -29,6 +30,7 @@ use crate::contract::ThreadStore;
 pub use crate::{testkit_machine as machine, testkit_suite as suite};
 
 /// How a store under test is opened. Each test makes its own harness, without threads.
+#[async_trait]
 pub trait StoreHarness: Send + Sync {
     /// The store. It uses [`clock`](Self::clock), and new threads are in the directory that their parameters say.
     fn open(&self) -> Arc<dyn ThreadStore>;
@@ -40,8 +42,10 @@ pub trait StoreHarness: Send + Sync {
     /// The clock of all its stores.
     fn clock(&self) -> Arc<TestClock>;
 
-    /// Archives a thread that nobody writes, by whatever means the store has.
-    fn archive(&self, thread_id: ThreadId);
+    /// Archives a thread that nobody writes, as another process would.
+    async fn archive(&self, thread_id: ThreadId) {
+        self.reopen().archive_thread(thread_id).await.expect("a thread to archive");
+    }
 
     /// Puts a rollout of these records (without line feeds) where the store does not look by itself, and gives its
     /// path; `None` for a store without files.

@@ -33,10 +33,6 @@ impl StoreHarness for Memory {
         Arc::clone(&self.clock)
     }
 
-    fn archive(&self, thread_id: ThreadId) {
-        self.base.archive(thread_id).expect("a thread to archive");
-    }
-
     fn outside(&self, _thread_id: ThreadId, _records: &[Vec<u8>]) -> Option<PathBuf> {
         None
     }
