@@ -61,6 +61,11 @@ impl StoreHarness for Local {
         Some(path)
     }
 
+    // Until the store has these operations.
+    fn moves_threads(&self) -> bool {
+        false
+    }
+
     fn keeps_metadata(&self) -> bool {
         self.index.is_some()
     }

@@ -39,4 +39,5 @@ impl StoreHarness for Memory {
 }
 
 testkit::suite!(Memory::new());
+testkit::lifecycle_suite!(Memory::new());
 testkit::machine!(Memory::new());
