@@ -10,6 +10,7 @@ mod lifecycle;
 mod model_context;
 mod pages;
 mod registry;
+mod revert;
 mod update;
 mod writing;
 
@@ -33,6 +34,7 @@ use threadkeep_store::{
 
 use crate::list::LocalStore;
 use registry::Registry;
+pub use revert::{RevertPlan, RevertedFile};
 use writing::Live;
 
 /// How a local store is opened.
@@ -170,6 +172,16 @@ impl LocalThreadStore {
     /// and has ended.
     pub fn check_fork(&self, source: ThreadId, archived: Archived, range: &ForkRange) -> StoreResult<()> {
         self.inner.check_fork(source, archived, range)
+    }
+
+    /// What [`revert_thread`](ThreadStore::revert_thread) would do, or why it would be refused; nothing is changed.
+    pub fn plan_revert(&self, thread_id: ThreadId, before_turn: &str) -> StoreResult<RevertPlan> {
+        self.inner.plan_revert(thread_id, before_turn)
+    }
+
+    /// Reverts a thread as planned, into the file that the plan names. Whether it still can be is looked at again.
+    pub async fn revert_as_planned(&self, plan: RevertPlan) -> StoreResult<StoredThread> {
+        self.blocking(move |inner| inner.revert(&plan)).await
     }
 
     /// Does the same to each of several threads, and tells what became of each.
@@ -343,8 +355,8 @@ impl ThreadStore for LocalThreadStore {
     }
 
     async fn revert_thread(&self, thread_id: ThreadId, before_turn: String) -> StoreResult<StoredThread> {
-        let _ = (thread_id, before_turn);
-        Err(ThreadStoreError::Unsupported { operation: "revert_thread" })
+        let work = move |inner: &Inner| inner.plan_revert(thread_id, &before_turn).and_then(|plan| inner.revert(&plan));
+        self.blocking(work).await
     }
 
     async fn archive_thread(&self, thread_id: ThreadId) -> StoreResult<()> {
