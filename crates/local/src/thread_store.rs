@@ -6,9 +6,11 @@ mod codex_write;
 mod convert;
 mod edges;
 mod fork;
+mod lifecycle;
 mod model_context;
 mod pages;
 mod registry;
+mod revert;
 mod update;
 mod writing;
 
@@ -26,13 +28,14 @@ use threadkeep_rollout::seam::{Disk, RealDisk};
 use threadkeep_store::{
     Appended, Archived, Clock, CreateThread, EdgeStatus, ForkRange, ForkThread, ItemPage, ListThreads, ListTurns,
     OccurrencePage, Relation, ResumeThread, Resumed, SearchOccurrences, SearchThreads, SpawnEdge, StoreResult,
-    StoredHistory, StoredThread, SystemClock, ThreadHitPage, ThreadPage, ThreadStore, ThreadStoreError, TurnPage,
-    WithHistory,
+    StoredHistory, StoredThread, SystemClock, ThreadHitPage, ThreadOutcome, ThreadPage, ThreadStore, ThreadStoreError,
+    TurnPage, WithHistory,
 };
 
 use crate::list::LocalStore;
 pub(crate) use codex_write::{CodexDb, CodexWriteError};
 use registry::Registry;
+pub use revert::{RevertPlan, RevertedFile};
 use writing::Live;
 pub(crate) use writing::lock_note;
 
@@ -171,6 +174,32 @@ impl LocalThreadStore {
     /// and has ended.
     pub fn check_fork(&self, source: ThreadId, archived: Archived, range: &ForkRange) -> StoreResult<()> {
         self.inner.check_fork(source, archived, range)
+    }
+
+    /// What [`revert_thread`](ThreadStore::revert_thread) would do, or why it would be refused; nothing is changed.
+    pub fn plan_revert(&self, thread_id: ThreadId, before_turn: &str) -> StoreResult<RevertPlan> {
+        self.inner.plan_revert(thread_id, before_turn)
+    }
+
+    /// Reverts a thread as planned, into the file that the plan names. Whether it still can be is looked at again.
+    pub async fn revert_as_planned(&self, plan: RevertPlan) -> StoreResult<StoredThread> {
+        self.blocking(move |inner| inner.revert(&plan)).await
+    }
+
+    /// Does the same to each of several threads, and tells what became of each.
+    async fn each(
+        &self,
+        thread_ids: &[ThreadId],
+        step: impl Fn(&Inner, ThreadId) -> StoreResult<()> + Send + 'static,
+    ) -> Vec<ThreadOutcome> {
+        let ids = thread_ids.to_vec();
+        let work = move |inner: &Inner| {
+            Ok(ids.into_iter().map(|thread_id| ThreadOutcome { thread_id, result: step(inner, thread_id) }).collect())
+        };
+        self.blocking(work).await.unwrap_or_else(|e| {
+            let failed = |thread_id: &ThreadId| ThreadOutcome { thread_id: *thread_id, result: Err(internal(&e)) };
+            thread_ids.iter().map(failed).collect()
+        })
     }
 
     /// Runs work on files beside the runtime's own threads.
@@ -325,5 +354,34 @@ impl ThreadStore for LocalThreadStore {
 
     async fn fork_thread(&self, params: ForkThread) -> StoreResult<()> {
         self.blocking(move |inner| inner.fork(params)).await
+    }
+
+    async fn revert_thread(&self, thread_id: ThreadId, before_turn: String) -> StoreResult<StoredThread> {
+        let work = move |inner: &Inner| inner.plan_revert(thread_id, &before_turn).and_then(|plan| inner.revert(&plan));
+        self.blocking(work).await
+    }
+
+    async fn archive_thread(&self, thread_id: ThreadId) -> StoreResult<()> {
+        self.blocking(move |inner| inner.archive(thread_id)).await
+    }
+
+    async fn unarchive_thread(&self, thread_id: ThreadId) -> StoreResult<StoredThread> {
+        self.blocking(move |inner| inner.unarchive(thread_id)).await
+    }
+
+    async fn delete_thread(&self, thread_id: ThreadId) -> StoreResult<()> {
+        self.blocking(move |inner| inner.delete(thread_id)).await
+    }
+
+    async fn archive_threads(&self, thread_ids: &[ThreadId]) -> Vec<ThreadOutcome> {
+        self.each(thread_ids, Inner::archive).await
+    }
+
+    async fn unarchive_threads(&self, thread_ids: &[ThreadId]) -> Vec<ThreadOutcome> {
+        self.each(thread_ids, |inner, id| inner.unarchive(id).map(|_| ())).await
+    }
+
+    async fn delete_threads(&self, thread_ids: &[ThreadId]) -> Vec<ThreadOutcome> {
+        self.each(thread_ids, Inner::delete).await
     }
 }

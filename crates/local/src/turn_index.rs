@@ -46,6 +46,9 @@ pub struct TurnIndex {
     pub counted: bool,
     /// Where the last turn ends, if not at the end of the history: span and offset.
     pub end: Option<(usize, u64)>,
+    /// The last turn is a message of the model's account alone, which waits for its event: a record that comes behind it
+    /// may make it no turn.
+    pub last_waits: bool,
 }
 
 impl TurnIndex {
@@ -152,7 +155,7 @@ impl<'h> TurnIndexer<'h> {
     /// Begins at the start of a history.
     #[must_use]
     pub fn new(history: &'h History) -> Self {
-        let index = TurnIndex { turns: Vec::new(), accounts: accounts(history), counted: true, end: None };
+        let index = TurnIndex { accounts: accounts(history), counted: true, ..TurnIndex::default() };
         Self {
             history,
             index,
@@ -176,6 +179,7 @@ impl<'h> TurnIndexer<'h> {
                 if let (Step::BeginHeld(_), Some(held)) = (self.tracker.finish(), self.held.take()) {
                     self.alive.push(self.index.turns.len());
                     self.index.turns.push(TurnEntry { number: self.alive.len() as u64, ..held });
+                    self.index.last_waits = true;
                 }
                 if let (true, Some(last)) = (self.tracker.is_running(), self.index.turns.last_mut()) {
                     last.status = self.tracker.final_status();

@@ -26,6 +26,7 @@ impl Local {
     }
 }
 
+#[async_trait::async_trait]
 impl StoreHarness for Local {
     fn open(&self) -> Arc<dyn ThreadStore> {
         let options = LocalOptions { index: self.index.clone(), ..LocalOptions::new(self.home()) };
@@ -40,7 +41,8 @@ impl StoreHarness for Local {
         Arc::clone(&self.clock)
     }
 
-    fn archive(&self, thread_id: ThreadId) {
+    // Stands in for the store's own operation.
+    async fn archive(&self, thread_id: ThreadId) {
         let archive = self.home().join("archived_sessions");
         std::fs::create_dir_all(&archive).expect("a folder");
         for file in threadkeep_rollout::walk::walk(&self.home()).files {
@@ -57,6 +59,11 @@ impl StoreHarness for Local {
         bytes.push(b'\n');
         std::fs::write(&path, bytes).expect("a file");
         Some(path)
+    }
+
+    // Until the store has these operations.
+    fn moves_threads(&self) -> bool {
+        false
     }
 
     fn keeps_metadata(&self) -> bool {

@@ -28,7 +28,7 @@ pub use envelope::{Envelope, Kind, Shape};
 pub use id::ThreadId;
 pub use item::{Item, ItemBody, Origin};
 pub use meta::{GitInfo, HistoryBase, HistoryMode, SessionMeta, SourceClass};
-pub use new_header::NewHeader;
+pub use new_header::{NewHeader, continued_header};
 pub use new_item::{ItemPlace, NewItem};
 pub use patch::{Field, GitPatch, MetadataPatch, PatchKind, ThreadMetadata};
 pub use text::Speaker;

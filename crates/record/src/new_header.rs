@@ -1,8 +1,10 @@
 //! The header of a rollout that is to be made (`thread-store.md` 1.3).
 
+use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
+use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
-use crate::{GitInfo, HistoryBase, HistoryMode, NewItem, ThreadId, UtcMillis};
+use crate::{Envelope, GitInfo, HistoryBase, HistoryMode, Kind, NewItem, ThreadId, UtcMillis};
 
 /// What a new thread's header says. Absent facts are left out of it, as released writers do.
 #[derive(Debug, Clone)]
@@ -122,6 +124,57 @@ impl NewHeader {
     }
 }
 
+/// The header of another rollout of a thread, which goes on behind `base`: what its latest header says, byte for byte
+/// and in its order, but for the time and the base. `None` where `record` is no header.
+#[must_use]
+pub fn continued_header(record: &[u8], base: &HistoryBase, at: UtcMillis) -> Option<NewItem> {
+    let envelope = Envelope::parse(record).filter(|e| e.kind == Kind::SessionMeta)?;
+    let Fields(mut fields) = serde_json::from_str(envelope.payload).ok()?;
+    let raw = |value: Value| RawValue::from_string(value.to_string()).ok();
+    let (time, base) = (raw(at.to_string().into())?, raw(base.to_json())?);
+    let of = |fields: &[(String, Box<RawValue>)], key: &str| fields.iter().position(|(k, _)| k == key);
+    match of(&fields, "timestamp") {
+        Some(i) => fields[i].1 = time,
+        None => fields.push(("timestamp".into(), time)),
+    }
+    match (of(&fields, "history_base"), of(&fields, "history_mode")) {
+        (Some(i), _) => fields[i].1 = base,
+        // Where released writers have it.
+        (None, Some(i)) => fields.insert(i + 1, ("history_base".into(), base)),
+        (None, None) => fields.push(("history_base".into(), base)),
+    }
+    let text = fields.iter().map(|(key, value)| format!("{}:{}", Value::from(key.as_str()), value.get()));
+    NewItem::from_json("session_meta", &format!("{{{}}}", text.collect::<Vec<_>>().join(","))).ok()
+}
+
+/// The fields of an object in their order, each in its own bytes; of a field that stands twice the last one counts.
+struct Fields(Vec<(String, Box<RawValue>)>);
+
+impl<'de> Deserialize<'de> for Fields {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct Object;
+        impl<'de> Visitor<'de> for Object {
+            type Value = Fields;
+
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Fields, A::Error> {
+                let mut fields: Vec<(String, Box<RawValue>)> = Vec::new();
+                while let Some((key, value)) = map.next_entry::<String, Box<RawValue>>()? {
+                    match fields.iter_mut().find(|(k, _)| *k == key) {
+                        Some(field) => field.1 = value,
+                        None => fields.push((key, value)),
+                    }
+                }
+                Ok(Fields(fields))
+            }
+        }
+        from.deserialize_map(Object)
+    }
+}
+
 /// Git facts as a header holds them.
 #[must_use]
 pub fn git_json(git: &GitInfo) -> Value {
@@ -142,6 +195,31 @@ impl HistoryBase {
 mod tests {
     use super::*;
     use crate::SessionMeta;
+
+    #[test]
+    fn a_continued_header_says_the_same_but_for_time_and_base() {
+        let id = ThreadId::parse("01990000-0000-7000-8000-000000000001").unwrap();
+        let base = HistoryBase { thread_id: id, end_ordinal_exclusive: 14, end_byte_offset: 35_249 };
+        let at = UtcMillis(1_700_000_000_123);
+        let cases = [
+            (
+                r#"{"id":"x", "timestamp" : "t","n":1.50e+01,"u":"\u00e9\/","history_mode":"paginated","of_tomorrow":{"b":1e400,"a":2}}"#,
+                r#"{"id":"x","timestamp":"2023-11-14T22:13:20.123Z","n":1.50e+01,"u":"\u00e9\/","history_mode":"paginated","history_base":BASE,"of_tomorrow":{"b":1e400,"a":2}}"#,
+            ),
+            (
+                r#"{"history_base":{"thread_id":"y","end_ordinal_exclusive":3,"end_byte_offset":9},"id":"x","id":"z"}"#,
+                r#"{"history_base":BASE,"id":"z","timestamp":"2023-11-14T22:13:20.123Z"}"#,
+            ),
+        ];
+        for (payload, want) in cases {
+            let record = format!("{{\"timestamp\":\"t\",\"type\":\"session_meta\",\"payload\":{payload}}}");
+            let item = continued_header(record.as_bytes(), &base, at).unwrap();
+            let want = want.replace("BASE", &base.to_json().to_string());
+            assert_eq!((item.type_name(), item.payload()), ("session_meta", want.as_str()));
+        }
+        let other = br#"{"timestamp":"t","type":"event_msg","payload":{"type":"x"}}"#;
+        assert!(continued_header(other, &base, at).is_none() && continued_header(b"no", &base, at).is_none());
+    }
 
     #[test]
     fn what_is_written_is_read_again() {

@@ -117,6 +117,12 @@ impl NewItem {
         Self::event(json!({"type": "turn_aborted", "turn_id": turn_id, "reason": reason}))
     }
 
+    /// The last turns no longer count; their records stay.
+    #[must_use]
+    pub fn rolled_back(num_turns: u64) -> Self {
+        Self::event(json!({"type": "thread_rolled_back", "num_turns": num_turns}))
+    }
+
     /// The record's `type`.
     #[must_use]
     pub fn type_name(&self) -> &str {

@@ -274,6 +274,17 @@ impl RolloutWriter {
         }
     }
 
+    /// As [`append`](Self::append), but after an error what is not in the file is not written later, either.
+    pub fn append_or_drop(&mut self, items: &[NewItem], now: UtcMillis) -> Result<Vec<Option<UtcMillis>>, WriteError> {
+        self.drain(now)?;
+        let times = self.append(items, now);
+        if times.is_err() {
+            // Nothing was queued before, so what is left are these items.
+            self.queue.clear();
+        }
+        times
+    }
+
     /// Accepts items without writing them, as if an append had failed: the next call writes them.
     pub fn accept(&mut self, items: &[NewItem], now: UtcMillis) -> Vec<Option<UtcMillis>> {
         if !items.iter().any(|item| item.is_kept(self.mode)) {

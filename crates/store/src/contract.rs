@@ -13,7 +13,7 @@ use crate::params::{
 };
 use crate::stored::{
     Appended, EdgeStatus, ItemPage, OccurrencePage, Resumed, SpawnEdge, StoredHistory, StoredThread, ThreadHitPage,
-    ThreadPage, TurnPage,
+    ThreadOutcome, ThreadPage, TurnPage,
 };
 
 /// What an operation answers.
@@ -126,4 +126,72 @@ pub trait ThreadStore: Debug + Send + Sync {
 
     /// Makes a thread with the history of another, and leaves it with a live writer.
     async fn fork_thread(&self, params: ForkThread) -> StoreResult<()>;
+
+    /// Takes a turn back and everything behind it. Of a legacy thread the records stay, and a record says how many turns
+    /// no longer count; a paginated thread goes on in another rollout, which continues the records before the turn.
+    /// Forks keep what they took over, and what is kept beside the history (name, facts, edges) stays.
+    ///
+    /// `before_turn` is the id of a turn that stands; others are refused as forks refuse them
+    /// ([`InvalidRequest`](ThreadStoreError::InvalidRequest)), and so is an archived thread.
+    ///
+    /// A live writer of this store may stay open: the next append goes on behind the revert, and what it has accepted
+    /// and not written is written first. While a turn runs that began through it, the thread is not reverted
+    /// ([`Conflict`](ThreadStoreError::Conflict)); a turn that an earlier writer left without an end does not run.
+    /// Neither is a thread that another store writes (`Conflict`, `already has an active writer`).
+    async fn revert_thread(&self, thread_id: ThreadId, before_turn: String) -> StoreResult<StoredThread>;
+
+    /// Puts a thread away: it is read, listed and continued only where archived threads are asked for. Its name, its
+    /// facts and its edges stay.
+    ///
+    /// [`InvalidRequest`](ThreadStoreError::InvalidRequest), `no rollout found for thread id {id}`, for a thread that
+    /// is not there or is archived already; [`Conflict`](ThreadStoreError::Conflict), `thread {id} already has an active
+    /// writer`, for one that this or another store writes.
+    async fn archive_thread(&self, thread_id: ThreadId) -> StoreResult<()>;
+
+    /// Takes an archived thread out again: everything is as it was before.
+    ///
+    /// [`InvalidRequest`](ThreadStoreError::InvalidRequest), `no archived rollout found for thread id {id}`, for a
+    /// thread that is not archived; [`Conflict`](ThreadStoreError::Conflict) as for `archive_thread`.
+    async fn unarchive_thread(&self, thread_id: ThreadId) -> StoreResult<StoredThread>;
+
+    /// Removes a thread, archived or not, with everything that is known of it: records, name, facts, and edges in both
+    /// directions. Threads that it spawned stay. A live writer of this store is dropped with what it has not written,
+    /// also that of a thread which is not there yet.
+    ///
+    /// [`ThreadNotFound`](ThreadStoreError::ThreadNotFound) where there is nothing to remove;
+    /// [`Conflict`](ThreadStoreError::Conflict), `thread {id} already has an active writer`, where another store writes
+    /// it; [`InvalidRequest`](ThreadStoreError::InvalidRequest), `cannot delete thread {id}: forked history still
+    /// references it`, while the history of another thread continues its records. A thread that is refused stays as it
+    /// is, and so does its writer.
+    async fn delete_thread(&self, thread_id: ThreadId) -> StoreResult<()>;
+
+    /// Archives threads, each by itself: one that is refused keeps no other from being archived. The outcomes are in the
+    /// order of the ids.
+    async fn archive_threads(&self, thread_ids: &[ThreadId]) -> Vec<ThreadOutcome> {
+        let mut outcomes = Vec::with_capacity(thread_ids.len());
+        for thread_id in thread_ids.iter().copied() {
+            outcomes.push(ThreadOutcome { thread_id, result: self.archive_thread(thread_id).await });
+        }
+        outcomes
+    }
+
+    /// As [`archive_threads`](Self::archive_threads), for `unarchive_thread`.
+    async fn unarchive_threads(&self, thread_ids: &[ThreadId]) -> Vec<ThreadOutcome> {
+        let mut outcomes = Vec::with_capacity(thread_ids.len());
+        for thread_id in thread_ids.iter().copied() {
+            let result = self.unarchive_thread(thread_id).await.map(|_| ());
+            outcomes.push(ThreadOutcome { thread_id, result });
+        }
+        outcomes
+    }
+
+    /// As [`archive_threads`](Self::archive_threads), for `delete_thread`. Threads are deleted in the order of the ids,
+    /// so a fork that stands before its source frees it.
+    async fn delete_threads(&self, thread_ids: &[ThreadId]) -> Vec<ThreadOutcome> {
+        let mut outcomes = Vec::with_capacity(thread_ids.len());
+        for thread_id in thread_ids.iter().copied() {
+            outcomes.push(ThreadOutcome { thread_id, result: self.delete_thread(thread_id).await });
+        }
+        outcomes
+    }
 }

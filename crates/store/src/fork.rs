@@ -1,8 +1,8 @@
-//! What of a history a fork takes over (`thread-store.md` 7.1, 7.3).
+//! What of a history a fork takes over (`thread-store.md` 7.1, 7.3), and what a revert takes back.
 
 use serde_json::Value;
 use threadkeep_record::turns::TurnStatus;
-use threadkeep_record::{HistoryMode, Item, ItemBody, Kind, NewItem, Origin};
+use threadkeep_record::{HistoryMode, Item, ItemBody, Kind, NewItem, Origin, ThreadId};
 
 use crate::ThreadStoreError;
 use crate::contract::StoreResult;
@@ -46,10 +46,44 @@ fn find<'p>(places: &'p TurnPlaces, parameter: &str, id: &str) -> StoreResult<&'
     standing(places.turns.iter().filter(|t| t.id == id).map(|t| (t, t.taken_back)), parameter, id)
 }
 
+/// What a revert takes back.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TakenBack {
+    /// So many turns.
+    pub turns: u64,
+    /// What a `thread_rolled_back` record has to say for it.
+    pub num_turns: u64,
+    /// Records that stay, from the first.
+    pub records: usize,
+    /// The last turn where it has no end: its id, and the index of its first record.
+    pub unended: Option<(String, usize)>,
+}
+
+/// What is taken back if a turn no longer counts, and nothing behind it.
+pub fn taken_back(history: &StoredHistory, before_turn: &str) -> StoreResult<TakenBack> {
+    let places = TurnPlaces::of(history);
+    let turn = find(&places, BEFORE_TURN, before_turn)?;
+    let turns = places.alive().filter(|t| t.begin >= turn.begin).count() as u64;
+    let last = places.turns.last().filter(|t| t.status == TurnStatus::InProgress && !t.taken_back);
+    Ok(TakenBack {
+        turns,
+        num_turns: turns - u64::from(places.last_waits),
+        records: turn.cut,
+        unended: last.map(|t| (t.id.clone(), t.begin)),
+    })
+}
+
+/// A thread is not reverted under a turn that runs.
+#[must_use]
+pub fn still_runs(thread_id: ThreadId, turn_id: &str) -> ThreadStoreError {
+    let message = format!("thread {thread_id} cannot be reverted while its turn {turn_id} runs");
+    ThreadStoreError::Conflict { message }
+}
+
 /// What clients call the turn that a fork ends with.
 pub const LAST_TURN: &str = "lastTurnId";
 
-/// What clients call the turn that a fork ends before.
+/// What clients call the turn that a fork ends before, or that a revert takes back first.
 pub const BEFORE_TURN: &str = "beforeTurnId";
 
 /// Of the turns that have an id, the first that was not taken back; each comes with whether it was.

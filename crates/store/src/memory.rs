@@ -2,11 +2,13 @@
 
 mod edges;
 mod fork;
+mod lifecycle;
 mod list;
 mod live;
 mod metadata;
 mod pages;
 mod read;
+mod revert;
 mod search;
 
 use std::collections::BTreeMap;
@@ -44,6 +46,8 @@ pub struct MemoryThreadStore {
 #[derive(Debug, Default)]
 struct Kept {
     threads: BTreeMap<ThreadId, Thread>,
+    /// By their own ids: a thread's first one has the thread's, later ones have one of their own.
+    rollouts: BTreeMap<ThreadId, Rollout>,
     writers: BTreeMap<ThreadId, Writer>,
     /// Who spawned a thread, by the spawned one.
     edges: BTreeMap<ThreadId, SpawnEdge>,
@@ -54,11 +58,9 @@ struct Kept {
 #[derive(Debug)]
 struct Thread {
     history_mode: threadkeep_record::HistoryMode,
-    /// Its own records, the header first.
-    records: Vec<StoredRecord>,
-    /// The prefix of another thread that its history continues: the thread, and the first ordinal that is left out.
-    base: Option<(ThreadId, u64)>,
-    /// How many of its own records behind the header were copied from another thread.
+    /// The rollout that it goes on in.
+    head: ThreadId,
+    /// How many records behind the header of its first rollout were copied from another thread.
     copied: usize,
     /// When its last record was written.
     last_time: UtcMillis,
@@ -72,6 +74,17 @@ struct Thread {
     archived: Option<UtcMillis>,
 }
 
+/// Records of a thread in one piece.
+#[derive(Debug)]
+struct Rollout {
+    /// The thread.
+    owner: ThreadId,
+    /// The header first.
+    records: Vec<StoredRecord>,
+    /// The prefix of another rollout that they continue: which, and the first ordinal that is left out.
+    base: Option<(ThreadId, u64)>,
+}
+
 /// A live writer.
 #[derive(Debug)]
 struct Writer {
@@ -79,6 +92,8 @@ struct Writer {
     history_mode: threadkeep_record::HistoryMode,
     /// The thread that is not there yet.
     unmade: Option<Unmade>,
+    /// Records of the whole history when it was opened: a turn that begins behind them began through it.
+    found: usize,
 }
 
 /// A thread before its first record.
@@ -110,13 +125,6 @@ impl MemoryThreadStore {
             kept.stores
         };
         Self { owner, kept: Arc::clone(&store.kept), clock: Arc::clone(&store.clock) }
-    }
-
-    /// Archives a thread, which no operation of the contract does yet.
-    pub fn archive(&self, thread_id: ThreadId) -> StoreResult<()> {
-        let now = self.clock.now();
-        self.lock().thread_mut(thread_id)?.archived = Some(now);
-        Ok(())
     }
 
     fn lock(&self) -> MutexGuard<'_, Kept> {
@@ -279,5 +287,21 @@ impl ThreadStore for MemoryThreadStore {
 
     async fn fork_thread(&self, params: ForkThread) -> StoreResult<()> {
         self.fork(params)
+    }
+
+    async fn revert_thread(&self, thread_id: ThreadId, before_turn: String) -> StoreResult<StoredThread> {
+        self.revert(thread_id, &before_turn)
+    }
+
+    async fn archive_thread(&self, thread_id: ThreadId) -> StoreResult<()> {
+        self.archive(thread_id)
+    }
+
+    async fn unarchive_thread(&self, thread_id: ThreadId) -> StoreResult<StoredThread> {
+        self.unarchive(thread_id)
+    }
+
+    async fn delete_thread(&self, thread_id: ThreadId) -> StoreResult<()> {
+        self.delete(thread_id)
     }
 }

@@ -6,6 +6,7 @@ use serde::Serialize;
 use serde_json::Value;
 use threadkeep_record::{Envelope, GitInfo, HistoryMode, SessionMeta, Speaker, ThreadId, TokenUsage, UtcMillis};
 
+use crate::ThreadStoreError;
 use crate::turns::{Turn, TurnItem};
 
 /// A thread as a store knows it. Facts that are not known are `None`; never guessed.
@@ -144,6 +145,15 @@ pub struct Resumed {
     pub history_mode: Option<HistoryMode>,
     /// The rollout ended in the middle of a record, which is closed off before the next append.
     pub torn_tail: bool,
+}
+
+/// What became of one thread of several that were to be changed.
+#[derive(Debug)]
+pub struct ThreadOutcome {
+    /// The thread.
+    pub thread_id: ThreadId,
+    /// Whether it was changed; otherwise why not, and nothing of it was.
+    pub result: Result<(), ThreadStoreError>,
 }
 
 /// A page of threads.

@@ -39,6 +39,9 @@ pub struct TurnPlaces {
     pub accounts: Accounts,
     /// Records below this index are the header and context from a parent agent: no part of the conversation.
     pub begin: usize,
+    /// The last turn is a message of the model's account alone, which waits for its event: a record that comes behind it
+    /// may make it no turn.
+    pub last_waits: bool,
 }
 
 /// Which accounts hold the messages of some records.
@@ -59,7 +62,7 @@ impl TurnPlaces {
     #[must_use]
     pub fn of(history: &StoredHistory) -> Self {
         let begin = visible_from(history);
-        let mut places = Self { accounts: accounts(&history.records), begin, turns: vec![] };
+        let mut places = Self { accounts: accounts(&history.records), begin, ..Self::default() };
         let mut finder = Finder::default();
         for (index, record) in history.records.iter().enumerate().skip(begin) {
             let Some(envelope) = record.envelope() else { continue };
@@ -194,6 +197,7 @@ impl Finder {
         if let (Step::BeginHeld(ended), Some((held, time))) = (self.tracker.finish(), self.held.take()) {
             end_running(places, ended.is_some(), ended);
             self.begin(places, held, held, None, time);
+            places.last_waits = true;
         }
         if let (true, Some(last)) = (self.tracker.is_running(), places.turns.last_mut()) {
             last.status = self.tracker.final_status();

@@ -33,14 +33,11 @@ impl StoreHarness for Memory {
         Arc::clone(&self.clock)
     }
 
-    fn archive(&self, thread_id: ThreadId) {
-        self.base.archive(thread_id).expect("a thread to archive");
-    }
-
     fn outside(&self, _thread_id: ThreadId, _records: &[Vec<u8>]) -> Option<PathBuf> {
         None
     }
 }
 
 testkit::suite!(Memory::new());
+testkit::lifecycle_suite!(Memory::new());
 testkit::machine!(Memory::new());

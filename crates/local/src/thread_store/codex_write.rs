@@ -115,6 +115,27 @@ impl CodexDb<'_> {
         self.update(&statement, |transaction, sql| transaction.execute(sql, params![id.to_string(), name]), then)
     }
 
+    /// The database that has a row of a thread, and where that says its rollout is.
+    #[must_use]
+    pub fn rollout_path(&self, id: ThreadId) -> Option<(PathBuf, String)> {
+        let mut found = CodexState::open(self.home, self.sqlite_home);
+        let row = found.rows(&[id]).remove(&id)?;
+        Some((found.path.clone()?, row.rollout_path))
+    }
+
+    /// Sets the rollout that a thread goes on in, once `then` has made it: if that fails the database stays as it was.
+    pub fn set_rollout_path<E>(
+        &self,
+        id: ThreadId,
+        path: &str,
+        then: impl FnOnce() -> Result<(), E>,
+    ) -> Result<Result<CodexUpdate, E>, CodexWriteError> {
+        let statement = |has: &dyn Fn(&str) -> bool| {
+            has("rollout_path").then_some("update threads set rollout_path = ?2 where id = ?1")
+        };
+        self.update(&statement, |transaction, sql| transaction.execute(sql, params![id.to_string(), path]), then)
+    }
+
     /// Sets git facts of a thread.
     pub fn set_git(&self, id: ThreadId, patch: &GitPatch) -> Result<CodexUpdate, CodexWriteError> {
         let facts = [("git_sha", &patch.sha), ("git_branch", &patch.branch), ("git_origin_url", &patch.origin_url)];

@@ -53,7 +53,7 @@ impl Inner {
         if !live.lock().writer.is_made() {
             return Ok((Some(live), None));
         }
-        let open = self.read.open_path(&live.path, depth).map_err(internal)?;
+        let open = self.read.open_path(&live.path(), depth).map_err(internal)?;
         Ok((Some(live), Some(open)))
     }
 
@@ -114,7 +114,7 @@ impl Inner {
         let mut thread = StoredThread {
             thread_id: p.thread_id,
             session_id: Some(p.session_id),
-            rollout_path: Some(live.path.clone()),
+            rollout_path: Some(live.path()),
             forked_from_id: p.forked_from_id,
             parent_thread_id: p.parent_thread_id,
             preview: String::new(),

@@ -23,11 +23,11 @@ use crate::turn_index::TurnEntry;
 const PART: usize = 1 << 20;
 
 /// Where a history is cut.
-struct Cut {
+pub struct Cut {
     /// Index of the span, and the offset in it: what stands there and behind is left out. `None` takes all.
-    at: Option<(usize, u64)>,
+    pub at: Option<(usize, u64)>,
     /// The id of a turn that still runs in what is taken.
-    running: Option<String>,
+    pub running: Option<String>,
 }
 
 impl Inner {
@@ -113,7 +113,7 @@ impl Inner {
 
     /// Makes durable what a fork by reference will need: whoever wrote it may not have come to it, and a fork that is
     /// durable behind a prefix that is not would lose its history with the power.
-    fn sync_bases(&self, open: &OpenThread, cut: &Cut) -> StoreResult<()> {
+    pub fn sync_bases(&self, open: &OpenThread, cut: &Cut) -> StoreResult<()> {
         if self.durability == Durability::None {
             return Ok(());
         }
@@ -136,7 +136,7 @@ impl Inner {
         {
             // The first failure is the one to tell. Its lock is held until the file, which is new and ours, is gone.
             if live.lock().writer.is_made() {
-                let _ = self.disk.remove(&live.path);
+                let _ = self.disk.remove(&live.path());
             }
             let _ = self.discard(id);
         }
@@ -178,7 +178,11 @@ impl Inner {
                 return Err(internal(format!("cannot copy all of {}: {e}", span.path.display())));
             }
         }
-        write(&mut part)
+        write(&mut part)?;
+        // What was copied did not begin through this writer.
+        let mut state = live.lock();
+        state.opened_at = state.writer.end();
+        Ok(())
     }
 
     /// Ends a turn that still ran, and makes the fork durable.
@@ -247,19 +251,23 @@ fn forked_mode(source: ThreadId, header: Option<&SessionMeta>) -> StoreResult<Hi
     }
 }
 
+/// What a turn is called.
+pub fn turn_id(turn: &TurnEntry) -> String {
+    turn.id.clone().unwrap_or_else(|| format!("rollout-{}", turn.record))
+}
+
 /// Finds where a range ends.
 fn cut(open: &OpenThread, range: &ForkRange) -> StoreResult<Cut> {
     let index = open.turn_index();
-    let id = |turn: &TurnEntry| turn.id.clone().unwrap_or_else(|| format!("rollout-{}", turn.record));
     let find = |parameter: &str, wanted: &str| {
-        let named = index.turns.iter().enumerate().filter(|(_, turn)| id(turn) == wanted);
+        let named = index.turns.iter().enumerate().filter(|(_, turn)| turn_id(turn) == wanted);
         standing(named.map(|(i, turn)| (i, turn.taken_back)), parameter, wanted)
     };
     let running = |i: usize| index.turns[i].status == TurnStatus::InProgress;
     match range {
         ForkRange::Whole | ForkRange::Subagent { .. } => {
             let last = index.turns.len().checked_sub(1).filter(|i| running(*i) && !index.turns[*i].taken_back);
-            Ok(Cut { at: None, running: last.map(|i| id(&index.turns[i])) })
+            Ok(Cut { at: None, running: last.map(|i| turn_id(&index.turns[i])) })
         }
         ForkRange::ThroughTurn(turn) => {
             let i = find(LAST_TURN, turn)?;
@@ -277,7 +285,7 @@ fn cut(open: &OpenThread, range: &ForkRange) -> StoreResult<Cut> {
 
 /// Where the records of a turn begin. Where turns are not marked, what the model was given stands before the event that
 /// begins the turn: settings, context, and the person's message itself.
-fn before(open: &OpenThread, turn: &TurnEntry) -> (usize, u64) {
+pub fn before(open: &OpenThread, turn: &TurnEntry) -> (usize, u64) {
     let here = (turn.span, turn.offset);
     let Some(span) = open.history.spans.get(turn.span) else { return here };
     let Ok(mut lines) = LineReader::open(&span.path, span.form, span.follow, BUFFER) else { return here };
@@ -297,8 +305,8 @@ fn before(open: &OpenThread, turn: &TurnEntry) -> (usize, u64) {
     (turn.span, run.unwrap_or(turn.offset))
 }
 
-/// The prefix that a fork refers to, and when its last record was written.
-fn base(open: &OpenThread, cut: &Cut) -> StoreResult<(HistoryBase, UtcMillis)> {
+/// The prefix that a fork or a revert refers to, and when its last record was written.
+pub fn base(open: &OpenThread, cut: &Cut) -> StoreResult<(HistoryBase, UtcMillis)> {
     let spans = &open.history.spans;
     let (i, at) = cut.at.map_or((spans.len().saturating_sub(1), None), |(i, offset)| (i, Some(offset)));
     let Some(span) = spans.get(i) else { return Err(internal("the source thread has no rollout")) };

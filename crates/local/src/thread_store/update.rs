@@ -25,7 +25,7 @@ pub fn checked_name(name: &str) -> StoreResult<&str> {
 }
 
 /// Another program at the database is a conflict; anything else is a failure.
-fn codex_error(e: CodexWriteError) -> ThreadStoreError {
+pub fn codex_error(e: CodexWriteError) -> ThreadStoreError {
     if e.is_busy() { ThreadStoreError::Conflict { message: e.to_string() } } else { internal(e) }
 }
 
@@ -51,7 +51,7 @@ impl Inner {
     }
 
     fn relative_path(&self, id: ThreadId) -> Option<String> {
-        let path = self.live.get(id)?.path.clone();
+        let path = self.live.get(id)?.path();
         Some(self.home.relative(&path).to_string_lossy().into_owned())
     }
 

@@ -7,6 +7,7 @@ use threadkeep_record::{HistoryMode, NewHeader, NewItem, SessionMeta, ThreadId, 
 use threadkeep_rollout::appender::AppendError;
 use threadkeep_rollout::facts::Depth;
 use threadkeep_rollout::lineage::{Relation, compare};
+use threadkeep_rollout::locks::Holder;
 use threadkeep_rollout::name::Form;
 use threadkeep_rollout::unpack::unpack;
 use threadkeep_rollout::writer::{NewRollout, RolloutWriter, WriteError};
@@ -18,7 +19,6 @@ use super::{Inner, internal, invalid};
 /// A live writer of a thread.
 #[derive(Debug)]
 pub struct Live {
-    pub path: PathBuf,
     /// What the thread was created with, for reading it before its file is there.
     pub created: Option<(CreateThread, UtcMillis)>,
     state: Mutex<Writing>,
@@ -27,6 +27,8 @@ pub struct Live {
 #[derive(Debug)]
 pub struct Writing {
     pub writer: RolloutWriter,
+    /// Where its rollout ended when it was opened: a turn that begins behind that began through it.
+    pub opened_at: u64,
     /// Held from the first write on; a thread that is not made yet is known to nobody else.
     lock: Option<WriterLock>,
     closed: bool,
@@ -36,6 +38,23 @@ impl Live {
     pub fn lock(&self) -> MutexGuard<'_, Writing> {
         // Every step of a writer leaves it usable.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The rollout that it writes: a revert may give it another.
+    pub fn path(&self) -> PathBuf {
+        self.lock().writer.path().to_owned()
+    }
+}
+
+impl Writing {
+    /// Where the next record will stand.
+    pub fn place(&self) -> (PathBuf, u64) {
+        (self.writer.path().to_owned(), self.writer.end())
+    }
+
+    /// Goes on in another rollout.
+    pub fn go_on_with(&mut self, writer: RolloutWriter) {
+        (self.opened_at, self.writer) = (writer.end(), writer);
     }
 }
 
@@ -54,12 +73,15 @@ pub fn write_error(e: WriteError) -> ThreadStoreError {
 
 fn lock_error(e: LockError) -> ThreadStoreError {
     match e {
-        LockError::Held { id, holder } => {
-            let who = holder.map(|h| format!(" ({h})")).unwrap_or_default();
-            ThreadStoreError::Conflict { message: format!("thread {id} already has an active writer{who}") }
-        }
+        LockError::Held { id, holder } => held(id, holder),
         LockError::Io { .. } => internal(e),
     }
+}
+
+/// Someone else writes a thread.
+pub fn held(id: ThreadId, holder: Option<Holder>) -> ThreadStoreError {
+    let who = holder.map(|h| format!(" ({h})")).unwrap_or_default();
+    ThreadStoreError::Conflict { message: format!("thread {id} already has an active writer{who}") }
 }
 
 fn shorter(id: ThreadId, packed: &Path) -> ThreadStoreError {
@@ -72,7 +94,7 @@ fn shorter(id: ThreadId, packed: &Path) -> ThreadStoreError {
 }
 
 impl Inner {
-    fn reserve(&self, id: ThreadId) -> StoreResult<super::registry::Reservation<'_, Live>> {
+    pub fn reserve(&self, id: ThreadId) -> StoreResult<super::registry::Reservation<'_, Live>> {
         self.live.reserve(id).ok_or_else(|| invalid(format!("thread {id} already has a live local writer")))
     }
 
@@ -80,7 +102,7 @@ impl Inner {
         self.live.get(id).ok_or(ThreadStoreError::ThreadNotFound { thread_id: id })
     }
 
-    fn take_lock(&self, id: ThreadId) -> StoreResult<WriterLock> {
+    pub fn take_lock(&self, id: ThreadId) -> StoreResult<WriterLock> {
         WriterLock::acquire(self.home.path(), id, &lock_note(self.clock.now())).map_err(lock_error)
     }
 
@@ -152,7 +174,7 @@ impl Inner {
             extra: params.extra.clone(),
         };
         let new = NewRollout {
-            path: path.clone(),
+            path,
             root: self.home.path().to_owned(),
             mode: params.history_mode,
             header: header.item(),
@@ -160,8 +182,8 @@ impl Inner {
         };
         let after = base.map_or(UtcMillis(0), |(_, last)| last);
         let writer = RolloutWriter::create(Arc::clone(&self.disk), new, self.durability).behind(after);
-        let state = Mutex::new(Writing { writer, lock: None, closed: false });
-        reservation.fill(Live { path, created: Some((params, at)), state });
+        let state = Mutex::new(Writing { writer, opened_at: 0, lock: None, closed: false });
+        reservation.fill(Live { created: Some((params, at)), state });
         Ok(())
     }
 
@@ -195,8 +217,9 @@ impl Inner {
         let writer = RolloutWriter::resume(Arc::clone(&self.disk), &path, self.home.path(), self.durability)
             .map_err(write_error)?;
         let resumed = Resumed { history_mode: Some(writer.mode()), torn_tail: writer.found_torn() };
-        let state = Mutex::new(Writing { writer, lock: Some(lock), closed: false });
-        reservation.fill(Live { path, created: None, state });
+        let opened_at = writer.end();
+        let state = Mutex::new(Writing { writer, opened_at, lock: Some(lock), closed: false });
+        reservation.fill(Live { created: None, state });
         Ok(resumed)
     }
 
@@ -267,7 +290,7 @@ impl Inner {
     }
 
     /// Takes the thread's lock, if the writer does not hold it yet.
-    fn hold(&self, id: ThreadId, state: &mut Writing) -> StoreResult<()> {
+    pub fn hold(&self, id: ThreadId, state: &mut Writing) -> StoreResult<()> {
         if state.closed {
             return Err(ThreadStoreError::ThreadNotFound { thread_id: id });
         }
@@ -317,7 +340,7 @@ impl Inner {
     }
 
     /// Closes a writer. Its lock goes first, so that whoever finds the thread free can open it.
-    fn close(&self, id: ThreadId, live: &Arc<Live>) {
+    pub fn close(&self, id: ThreadId, live: &Arc<Live>) {
         let mut state = live.lock();
         state.closed = true;
         state.lock = None;
@@ -326,6 +349,6 @@ impl Inner {
     }
 
     pub fn live_path(&self, id: ThreadId) -> StoreResult<PathBuf> {
-        Ok(self.live(id)?.path.clone())
+        Ok(self.live(id)?.path())
     }
 }

@@ -55,9 +55,8 @@ impl MemoryThreadStore {
                 } else {
                     kept.open_copy(self.owner, header, &history.records[..records], now)?;
                 }
-                let thread = kept.thread_mut(child)?;
                 for item in &added {
-                    thread.push(item, now);
+                    kept.push(child, item, now)?;
                 }
                 Ok(())
             }
@@ -65,12 +64,13 @@ impl MemoryThreadStore {
     }
 }
 
-/// What a fork refers to: the thread in which the last record that it takes over was written, and where it stands there.
-fn base(lineage: &[Placed<'_>], last: usize) -> Option<HistoryBase> {
+/// What a fork or a revert refers to: the rollout in which the last record that it takes over was written, and where it
+/// stands there.
+pub(super) fn base(lineage: &[Placed<'_>], last: usize) -> Option<HistoryBase> {
     let placed = lineage.get(last)?;
-    let of_owner = lineage.iter().filter(|p| p.owner == placed.owner && p.index <= placed.index);
+    let of_owner = lineage.iter().filter(|p| p.rollout == placed.rollout && p.index <= placed.index);
     Some(HistoryBase {
-        thread_id: placed.owner,
+        thread_id: placed.rollout,
         end_ordinal_exclusive: ordinal(placed.record)?.saturating_add(1),
         end_byte_offset: of_owner.map(|p| p.record.0.len() as u64 + 1).sum(),
     })
@@ -82,8 +82,15 @@ impl Kept {
         let thread_id = header.thread_id;
         self.open_new(owner, header)?;
         self.make(thread_id, now)?;
+        if let Some(rollout) = self.rollouts.get_mut(&thread_id) {
+            rollout.records.extend_from_slice(copied);
+        }
+        let found = self.lineage(thread_id).len();
+        if let Some(writer) = self.writers.get_mut(&thread_id) {
+            // What was taken over did not begin through this writer.
+            writer.found = found;
+        }
         let thread = self.thread_mut(thread_id)?;
-        thread.records.extend_from_slice(copied);
         thread.copied = copied.len();
         let last = copied.iter().filter_map(|r| r.envelope()?.time()).max();
         thread.last_time = last.unwrap_or(thread.last_time).max(thread.last_time);

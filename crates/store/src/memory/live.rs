@@ -4,7 +4,7 @@ use std::path::Path;
 
 use threadkeep_record::{HistoryBase, HistoryMode, MetadataPatch, NewHeader, NewItem, ThreadId, UtcMillis};
 
-use super::{Kept, MemoryThreadStore, Thread, Unmade, Writer, invalid, no_file};
+use super::{Kept, MemoryThreadStore, Rollout, Thread, Unmade, Writer, invalid, no_file, no_rollout};
 use crate::ThreadStoreError;
 use crate::contract::StoreResult;
 use crate::params::{CreateThread, ResumeThread};
@@ -50,6 +50,11 @@ pub(super) fn header(params: CreateThread, now: UtcMillis) -> StoreResult<NewHea
     })
 }
 
+/// Refuses what needs a thread that nobody else writes.
+pub(super) fn written(thread_id: ThreadId) -> ThreadStoreError {
+    ThreadStoreError::Conflict { message: format!("thread {thread_id} already has an active writer") }
+}
+
 impl MemoryThreadStore {
     pub(super) fn create(&self, params: CreateThread) -> StoreResult<()> {
         let header = header(params, self.clock.now())?;
@@ -64,7 +69,8 @@ impl MemoryThreadStore {
         let mut kept = self.lock();
         kept.no_writer(self.owner, params.thread_id)?;
         let history_mode = kept.found(params.thread_id, params.archived)?.history_mode;
-        kept.writers.insert(params.thread_id, Writer { owner: self.owner, history_mode, unmade: None });
+        let found = kept.lineage(params.thread_id).len();
+        kept.writers.insert(params.thread_id, Writer { owner: self.owner, history_mode, unmade: None, found });
         Ok(Resumed { history_mode: Some(history_mode), torn_tail: false })
     }
 
@@ -76,14 +82,15 @@ impl MemoryThreadStore {
             return Ok(Appended { times: vec![None; items.len()] });
         }
         kept.make(thread_id, self.clock.now())?;
-        let thread = kept.thread_mut(thread_id)?;
+        let thread = kept.thread(thread_id)?;
         let new = wanted.iter().filter(|w| **w).count() as u64;
         if thread.next_ordinal.is_some_and(|n| n.checked_add(new).is_none()) {
             let message = format!("thread {thread_id} has no ordinals left; nothing was appended");
             return Err(ThreadStoreError::Internal { message });
         }
-        let write = |(item, wanted): (&NewItem, bool)| wanted.then(|| thread.push(item, self.clock.now()));
-        Ok(Appended { times: items.iter().zip(wanted).map(write).collect() })
+        let mut write =
+            |(item, wanted): (&NewItem, bool)| wanted.then(|| kept.push(thread_id, item, self.clock.now())).transpose();
+        Ok(Appended { times: items.iter().zip(wanted).map(&mut write).collect::<StoreResult<_>>()? })
     }
 
     pub(super) fn persist(&self, thread_id: ThreadId) -> StoreResult<()> {
@@ -112,10 +119,7 @@ impl Kept {
         match self.writers.get(&thread_id) {
             None => Ok(()),
             Some(w) if w.owner == owner => Err(invalid(format!("thread {thread_id} already has a live local writer"))),
-            Some(_) => {
-                let message = format!("thread {thread_id} already has an active writer");
-                Err(ThreadStoreError::Conflict { message })
-            }
+            Some(_) => Err(written(thread_id)),
         }
     }
 
@@ -128,7 +132,7 @@ impl Kept {
         }
         let history_mode = header.history_mode;
         let unmade = Some(Unmade { header, patches: vec![] });
-        self.writers.insert(thread_id, Writer { owner, history_mode, unmade });
+        self.writers.insert(thread_id, Writer { owner, history_mode, unmade, found: 0 });
         Ok(())
     }
 
@@ -140,10 +144,9 @@ impl Kept {
         let paginated = header.history_mode == HistoryMode::Paginated;
         // Later than everything that the history continues.
         let continued = base.map(|(of, end)| self.last_time_below(of, end));
-        let mut thread = Thread {
+        let thread = Thread {
             history_mode: header.history_mode,
-            records: vec![],
-            base,
+            head: thread_id,
             copied: 0,
             last_time: UtcMillis(header.created_at.0.saturating_sub(1)).max(continued.unwrap_or(UtcMillis(i64::MIN))),
             // The ordinals of a history that continues another go on.
@@ -152,8 +155,9 @@ impl Kept {
             decided: MetadataPatch::default(),
             archived: None,
         };
-        thread.push(&header.item(), now);
         self.threads.insert(thread_id, thread);
+        self.rollouts.insert(thread_id, Rollout { owner: thread_id, records: vec![], base });
+        self.push(thread_id, &header.item(), now)?;
         if let Some(parent) = header.parent_thread_id {
             let edge = SpawnEdge { parent, child: thread_id, status: EdgeStatus::Open };
             self.edges.entry(thread_id).or_insert(edge);
@@ -163,21 +167,21 @@ impl Kept {
 }
 
 impl Kept {
-    /// The latest time of the records of a history below an ordinal.
-    fn last_time_below(&self, thread_id: ThreadId, end: u64) -> UtcMillis {
-        let lineage = self.lineage(thread_id);
+    /// The latest time of the records of a history, which ends in a rollout, below an ordinal.
+    fn last_time_below(&self, rollout: ThreadId, end: u64) -> UtcMillis {
+        let lineage = self.lineage_of(rollout);
         let below = lineage.iter().filter_map(|p| p.record.envelope()).filter(|e| e.ordinal.is_some_and(|n| n < end));
         below.filter_map(|e| e.time()).max().unwrap_or(UtcMillis(i64::MIN))
     }
-}
 
-impl Thread {
-    /// Writes a record behind the last one, later than it.
-    pub(super) fn push(&mut self, item: &NewItem, now: UtcMillis) -> UtcMillis {
-        let time = now.max(UtcMillis(self.last_time.0.saturating_add(1)));
-        self.records.push(StoredRecord(item.record(time, self.next_ordinal)));
-        self.next_ordinal = self.next_ordinal.map(|n| n.saturating_add(1));
-        self.last_time = time;
-        time
+    /// Writes a record of a thread behind the last one, later than it.
+    pub(super) fn push(&mut self, thread_id: ThreadId, item: &NewItem, now: UtcMillis) -> StoreResult<UtcMillis> {
+        let thread = self.threads.get_mut(&thread_id).ok_or_else(|| no_rollout(thread_id))?;
+        let rollout = self.rollouts.get_mut(&thread.head).ok_or_else(|| no_rollout(thread_id))?;
+        let time = now.max(UtcMillis(thread.last_time.0.saturating_add(1)));
+        rollout.records.push(StoredRecord(item.record(time, thread.next_ordinal)));
+        thread.next_ordinal = thread.next_ordinal.map(|n| n.saturating_add(1));
+        thread.last_time = time;
+        Ok(time)
     }
 }

@@ -2,9 +2,9 @@
 
 use threadkeep_record::fold::{Check, Fold, FoldLine};
 use threadkeep_record::observe::{Known, Observer};
-use threadkeep_record::{GitInfo, MetadataPatch, ThreadId, ThreadMetadata, UtcMillis};
+use threadkeep_record::{GitInfo, MetadataPatch, SessionMeta, ThreadId, ThreadMetadata, UtcMillis};
 
-use super::{Kept, Thread};
+use super::{Kept, Rollout, Thread};
 use crate::contract::StoreResult;
 use crate::params::{Archived, WithHistory};
 use crate::stored::{StoredHistory, StoredRecord, StoredThread};
@@ -18,7 +18,9 @@ const MAX_CHAIN: usize = 512;
 pub(super) struct Placed<'k> {
     /// The thread that it was written in.
     pub(super) owner: ThreadId,
-    /// Index in that thread's own records.
+    /// The rollout.
+    pub(super) rollout: ThreadId,
+    /// Index in that rollout.
     pub(super) index: usize,
     /// The record.
     pub(super) record: &'k StoredRecord,
@@ -27,17 +29,22 @@ pub(super) struct Placed<'k> {
 impl Kept {
     /// All records of a thread: the prefix that it continues, and its own.
     pub(super) fn lineage(&self, thread_id: ThreadId) -> Vec<Placed<'_>> {
-        let mut chain: Vec<(ThreadId, &Thread, u64)> = Vec::new();
-        let mut at = Some((thread_id, u64::MAX));
+        self.threads.get(&thread_id).map_or(vec![], |thread| self.lineage_of(thread.head))
+    }
+
+    /// All records of a history that ends in a rollout.
+    pub(super) fn lineage_of(&self, rollout: ThreadId) -> Vec<Placed<'_>> {
+        let mut chain: Vec<(ThreadId, &Rollout, u64)> = Vec::new();
+        let mut at = Some((rollout, u64::MAX));
         while let Some((id, end)) = at.filter(|_| chain.len() < MAX_CHAIN) {
-            let Some(thread) = self.threads.get(&id) else { break };
-            chain.push((id, thread, end));
-            at = thread.base;
+            let Some(rollout) = self.rollouts.get(&id) else { break };
+            chain.push((id, rollout, end));
+            at = rollout.base;
         }
         let mut placed = Vec::new();
-        for (owner, thread, end) in chain.iter().rev() {
-            let records =
-                thread.records.iter().enumerate().map(|(index, record)| Placed { owner: *owner, index, record });
+        for (id, rollout, end) in chain.iter().rev() {
+            let place = |(index, record)| Placed { owner: rollout.owner, rollout: *id, index, record };
+            let records = rollout.records.iter().enumerate().map(place);
             placed.extend(records.filter(|p| *end == u64::MAX || ordinal(p.record).is_some_and(|n| n < *end)));
         }
         placed
@@ -62,6 +69,9 @@ impl Kept {
         let thread = self.found(thread_id, archived)?;
         let records = self.history(thread_id);
         let mut read = stored_thread(thread, &records);
+        // A revert into what a fork took over leaves its first header behind, which still says when it was made.
+        let first = self.rollouts.get(&thread_id).and_then(|r| SessionMeta::parse(&r.records.first()?.0));
+        read.created_at = first.and_then(|h| h.created_at).unwrap_or(read.created_at);
         read.history = (history == WithHistory::Yes).then_some(records);
         Ok(read)
     }

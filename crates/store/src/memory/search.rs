@@ -58,8 +58,11 @@ impl MemoryThreadStore {
             let history = kept.history(id);
             // What a fork took over is found where it was said.
             let copied = kept.thread(id)?.copied;
-            let inherited: Vec<bool> =
-                kept.lineage(id).iter().map(|p| p.owner != id || (1..=copied).contains(&p.index)).collect();
+            let inherited: Vec<bool> = kept
+                .lineage(id)
+                .iter()
+                .map(|p| p.owner != id || p.rollout == id && (1..=copied).contains(&p.index))
+                .collect();
             let name = thread.name.as_ref().and_then(|n| needle.find(n).map(|m| snippet(n, m.start(), m.end())));
             let said = || said(&history, &needle).into_iter().find(|f| !inherited[f.record]);
             let found = name.map(|(snippet, _)| snippet).or_else(|| said().map(|f| f.occurrence.snippet));

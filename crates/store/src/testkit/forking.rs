@@ -175,7 +175,7 @@ pub async fn forks_follow_the_rules_of_new_threads(h: &dyn StoreHarness, mode: H
     let refusal = refused(store.fork_thread(fork(1, 2, mode, ForkRange::Whole)).await);
     assert_eq!(refusal, Refused::Invalid(format!("thread {} already has a live local writer", id(2))));
     drop(store);
-    h.archive(id(1));
+    h.archive(id(1)).await;
     let store = h.reopen();
     let refusal = refused(store.fork_thread(fork(1, 3, mode, ForkRange::Whole)).await);
     assert_eq!(refusal, Refused::Invalid(format!("thread {} is archived", id(1))));

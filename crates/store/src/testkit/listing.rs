@@ -146,8 +146,8 @@ pub async fn threads_that_move_between_pages_are_given_once(h: &dyn StoreHarness
 /// Active threads or archived ones.
 pub async fn list_threads_selects_active_or_archived(h: &dyn StoreHarness, mode: HistoryMode) {
     drop(five(h, mode).await);
-    h.archive(id(2));
-    h.archive(id(4));
+    h.archive(id(2)).await;
+    h.archive(id(4)).await;
     let store = h.reopen();
     let list = |archived| ListThreads { archived, sort_key: SortKey::Created, ..everything() };
     assert_eq!(listed(&store, list(false)).await, [5, 3, 1]);

@@ -1,89 +1,23 @@
 //! Random operations against a plain model of threads.
 
-use std::collections::BTreeMap;
+mod step;
+
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde_json::json;
-use threadkeep_record::{Field, HistoryMode, MetadataPatch, UtcMillis};
+use threadkeep_record::{Field, HistoryMode, MetadataPatch, NewItem, UtcMillis};
+
+pub use step::Step;
 
 use super::StoreHarness;
 use super::listing::{everything, number};
 use super::talk::{
-    Refused, Store, again, begun, envelope, event, id, new, no_rollout, payloads, refused, roll_back, said, times,
-    turn, turns,
+    Refused, Store, again, all_of, begun, envelope, event, id, new, no_rollout, payloads, refused, roll_back, said,
+    times, turn,
 };
 use crate::contract::StoreResult;
-use crate::params::{Archived, ForkRange, ForkThread, WithHistory};
-
-/// A step of the machine. It is decoded from bytes, so that whoever makes random steps needs nothing of ours.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Step {
-    /// Makes a thread.
-    Create(u32, HistoryMode),
-    /// Appends a whole turn.
-    Turn(u32),
-    /// Appends a turn that still runs.
-    Begin(u32),
-    /// Appends only what is not kept.
-    Nothing(u32),
-    /// Takes turns back.
-    RollBack(u32, u64),
-    /// Makes durable.
-    Flush(u32),
-    /// Makes a thread without items.
-    Persist(u32),
-    /// Closes.
-    Shutdown(u32),
-    /// Closes without writing.
-    Discard(u32),
-    /// Continues.
-    Resume(u32),
-    /// Another process tries to continue it.
-    Intrude(u32),
-    /// Gives a name, or takes it away.
-    Rename(u32, Option<u8>),
-    /// Observes something.
-    Observe(u32),
-    /// Forks one thread into another.
-    Fork(u32, u32),
-    /// Forks through one of its turns.
-    ForkThrough(u32, u32, usize),
-    /// Forks before one of its turns.
-    ForkBefore(u32, u32, usize),
-    /// The process ends and another begins.
-    Reopen,
-    /// The clock moves, in either direction.
-    Clock(i8),
-}
-
-impl Step {
-    /// The step that four bytes stand for: what, on which thread, and with what.
-    #[must_use]
-    pub fn decode([what, on, with, and]: [u8; 4]) -> Self {
-        let n = u32::from(on % 4) + 1;
-        let other = u32::from(with % 4) + 1;
-        match what % 24 {
-            0 | 1 => Self::Create(n, if with % 2 == 0 { HistoryMode::Legacy } else { HistoryMode::Paginated }),
-            2..=6 => Self::Turn(n),
-            7 => Self::Begin(n),
-            8 => Self::Nothing(n),
-            9 => Self::RollBack(n, u64::from(with % 3)),
-            10 => Self::Flush(n),
-            11 => Self::Persist(n),
-            12 => Self::Shutdown(n),
-            13 => Self::Discard(n),
-            14 | 15 => Self::Resume(n),
-            16 => Self::Intrude(n),
-            17 => Self::Rename(n, (with % 4 != 0).then_some(and)),
-            18 => Self::Observe(n),
-            19 => Self::Fork(n, other),
-            20 => Self::ForkThrough(n, other, usize::from(and)),
-            21 => Self::ForkBefore(n, other, usize::from(and)),
-            22 => Self::Reopen,
-            _ => Self::Clock(with.cast_signed()),
-        }
-    }
-}
+use crate::params::{Archived, ForkRange, ForkThread, ListThreads, ListTurns, WithHistory};
 
 /// What a record means to the model.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -101,8 +35,28 @@ struct Thread {
     /// It is there; otherwise it only has a writer.
     exists: bool,
     live: bool,
+    archived: bool,
     name: Option<String>,
     records: Vec<(String, Mark)>,
+    /// Records that were there when its writer was opened.
+    found: usize,
+    /// Of a paginated thread: whose rollouts its history is made of, and how many records stand before each.
+    rollouts: Vec<(u32, usize)>,
+    /// The other threads whose rollouts any of its own rollouts continued.
+    continued: BTreeSet<u32>,
+}
+
+impl Thread {
+    fn new(n: u32, mode: HistoryMode) -> Self {
+        let (name, records, continued) = (None, vec![], BTreeSet::new());
+        let rollouts = vec![(n, 0)];
+        Self { mode, exists: false, live: true, archived: false, name, records, found: 0, rollouts, continued }
+    }
+
+    /// The rollouts of a prefix that ends before a record, or of everything.
+    fn prefix(&self, cut: Option<usize>) -> Vec<(u32, usize)> {
+        self.rollouts.iter().copied().filter(|(_, begin)| cut.is_none_or(|cut| *begin <= cut)).collect()
+    }
 }
 
 /// The turns of some records: id, where it begins, whether it stands, whether it runs.
@@ -152,6 +106,10 @@ impl Machine<'_> {
         self.threads.get(&n).is_some_and(|t| t.exists)
     }
 
+    fn archived(&self, n: u32) -> bool {
+        self.threads.get(&n).is_some_and(|t| t.archived)
+    }
+
     fn mode(&self, n: u32) -> HistoryMode {
         self.threads.get(&n).map_or(HistoryMode::Legacy, |t| t.mode)
     }
@@ -182,8 +140,7 @@ impl Machine<'_> {
                     assert!(matches!(refused(created), Refused::Invalid(_)));
                 } else {
                     created.expect("a new thread");
-                    let thread = Thread { mode, exists: false, live: true, name: None, records: vec![] };
-                    self.threads.insert(n, thread);
+                    self.threads.insert(n, Thread::new(n, mode));
                 }
             }
             Step::Turn(n) => {
@@ -229,9 +186,11 @@ impl Machine<'_> {
                 let resumed = store.resume_thread(again(n)).await;
                 if self.live(n) {
                     assert!(matches!(refused(resumed), Refused::Invalid(_)));
+                } else if self.archived(n) {
+                    assert_eq!(refused(resumed), is_archived(n));
                 } else if self.exists(n) {
                     assert_eq!(resumed.expect("it is there").history_mode, Some(self.mode(n)));
-                    self.threads.entry(n).and_modify(|t| t.live = true);
+                    self.threads.entry(n).and_modify(|t| (t.live, t.found) = (true, t.records.len()));
                 } else {
                     assert_eq!(refused(resumed), no_rollout(n));
                 }
@@ -240,6 +199,7 @@ impl Machine<'_> {
                 let other = self.h.reopen();
                 let resumed = other.resume_thread(again(n)).await;
                 match (self.exists(n), self.live(n)) {
+                    (true, false) if self.archived(n) => assert_eq!(refused(resumed), is_archived(n)),
                     (true, true) => assert!(matches!(refused(resumed), Refused::Conflict(_))),
                     (true, false) => {
                         resumed.expect("it is free");
@@ -252,7 +212,9 @@ impl Machine<'_> {
                 let name = name.map(|b| format!("name {b}"));
                 let patch = MetadataPatch { name: Field::from(name.clone()), ..MetadataPatch::default() };
                 let updated = store.update_thread_metadata(id(n), patch, Archived::Excluded).await;
-                if self.threads.contains_key(&n) {
+                if self.archived(n) {
+                    assert_eq!(refused(updated), is_archived(n));
+                } else if self.threads.contains_key(&n) {
                     assert_eq!(updated.expect("it is there").name, name);
                     self.threads.entry(n).and_modify(|t| (t.exists, t.name) = (true, name));
                 } else {
@@ -271,6 +233,50 @@ impl Machine<'_> {
             Step::Fork(from, to) => self.fork(from, to, None, true).await,
             Step::ForkThrough(from, to, which) => self.fork(from, to, Some(which), true).await,
             Step::ForkBefore(from, to, which) => self.fork(from, to, Some(which), false).await,
+            Step::Revert(n, which) => self.revert(n, which).await,
+            Step::Archive(_) | Step::Unarchive(_) | Step::Delete(_) if !self.h.moves_threads() => {}
+            Step::Archive(n) => {
+                let archived = store.archive_thread(id(n)).await;
+                if !self.exists(n) || self.archived(n) {
+                    let unmade = self.live(n);
+                    let refusal = refused(archived);
+                    assert!(
+                        refusal == no_rollout(n) || unmade && matches!(refusal, Refused::Conflict(_)),
+                        "{refusal:?}"
+                    );
+                } else if self.live(n) {
+                    assert!(matches!(refused(archived), Refused::Conflict(_)));
+                } else {
+                    archived.expect("it is there");
+                    self.threads.entry(n).and_modify(|t| t.archived = true);
+                }
+            }
+            Step::Unarchive(n) => {
+                let unarchived = store.unarchive_thread(id(n)).await;
+                if self.archived(n) {
+                    let thread = unarchived.expect("it is archived");
+                    assert_eq!((thread.thread_id, thread.archived), (id(n), false));
+                    self.threads.entry(n).and_modify(|t| t.archived = false);
+                } else {
+                    assert!(matches!(refused(unarchived), Refused::Invalid(_)));
+                }
+            }
+            Step::Delete(n) => {
+                let deleted = store.delete_thread(id(n)).await;
+                let others = || self.threads.iter().filter(|(other, _)| **other != n).map(|(_, t)| t);
+                if !self.threads.contains_key(&n) {
+                    assert_eq!(refused(deleted), Refused::NotFound);
+                } else if others().any(|t| t.rollouts.iter().any(|(of, _)| *of == n)) {
+                    let text = format!("cannot delete thread {}: forked history still references it", id(n));
+                    assert_eq!(refused(deleted), Refused::Invalid(text));
+                } else if deleted.is_ok() {
+                    self.threads.remove(&n);
+                } else {
+                    // A store may also keep what only a rollout continues that was itself left behind.
+                    let left_behind = others().any(|t| t.continued.contains(&n));
+                    assert!(left_behind && matches!(refused(deleted), Refused::Invalid(_)));
+                }
+            }
             Step::Reopen => {
                 drop(store);
                 // The process has to be gone before another begins.
@@ -283,7 +289,7 @@ impl Machine<'_> {
         }
     }
 
-    async fn append(&mut self, n: u32, items: &[threadkeep_record::NewItem], marks: &[Mark]) {
+    async fn append(&mut self, n: u32, items: &[NewItem], marks: &[Mark]) {
         let appended = self.store.append_items(id(n), items).await;
         if self.with_writer(n, appended.as_ref().map(|_| ()).map_err(copy)) {
             assert!(appended.is_ok_and(|a| a.times.iter().all(Option::is_some) && a.times.len() == items.len()));
@@ -310,7 +316,7 @@ impl Machine<'_> {
         let forked = self.store.fork_thread(params).await;
         let taken = self.live(to) || self.exists(to);
         let impossible = which.is_some() && (chosen.is_none() || through && chosen.is_some_and(|t| t.3));
-        let Some(source) = source.filter(|_| !taken && !impossible) else {
+        let Some(source) = source.filter(|s| !taken && !impossible && !s.archived) else {
             assert!(matches!(refused(forked), Refused::Invalid(_)));
             // A source that was not there yet may have been made for it.
             if let Some(t) = self.threads.get_mut(&from) {
@@ -326,6 +332,12 @@ impl Machine<'_> {
             Some(t) if through => next(t.1),
             Some(t) => t.1,
         };
+        let mut child = Thread { exists: true, ..Thread::new(to, source.mode) };
+        if source.mode == HistoryMode::Paginated {
+            child.rollouts = source.prefix(Some(cut).filter(|cut| *cut < source.records.len()));
+            child.continued = child.rollouts.iter().map(|(of, _)| *of).collect();
+            child.rollouts.push((to, cut));
+        }
         let mut records = source.records[..cut].to_vec();
         if which.is_none() && turns.last().is_some_and(|t| t.3) {
             // An end is added, in the store's own words.
@@ -335,7 +347,46 @@ impl Machine<'_> {
             records.extend(added.into_iter().map(|a| (a, Mark::Other)));
             records.last_mut().expect("an end").1 = Mark::Ends;
         }
-        self.threads.insert(to, Thread { mode: source.mode, exists: true, live: true, name: None, records });
+        (child.found, child.records) = (cut, records);
+        self.threads.insert(to, child);
+    }
+
+    async fn revert(&mut self, n: u32, which: usize) {
+        let thread = self.threads.get(&n).filter(|t| t.exists).cloned();
+        let turns = thread.as_ref().map(|t| turns_of(&t.records)).unwrap_or_default();
+        let standing: Vec<_> = turns.iter().filter(|t| t.2).collect();
+        let chosen = which.checked_rem(standing.len()).map(|i| (i, standing[i]));
+        let named = chosen.map_or("nothing".to_owned(), |(_, t)| t.0.clone());
+        let reverted = self.store.revert_thread(id(n), named).await;
+        let Some(mut thread) = thread else {
+            assert_eq!(refused(reverted), no_rollout(n));
+            return;
+        };
+        if thread.archived {
+            assert_eq!(refused(reverted), is_archived(n));
+            return;
+        }
+        let Some((i, turn)) = chosen else {
+            assert!(matches!(refused(reverted), Refused::Invalid(_)));
+            return;
+        };
+        if thread.live && turns.last().is_some_and(|t| t.2 && t.3 && t.1 >= thread.found) {
+            assert!(matches!(refused(reverted), Refused::Conflict(_)));
+            return;
+        }
+        assert_eq!(reverted.expect("a turn that stands").name, thread.name);
+        if thread.mode == HistoryMode::Paginated {
+            thread.rollouts = thread.prefix(Some(turn.1));
+            thread.continued.extend(thread.rollouts.iter().map(|(of, _)| *of).filter(|of| *of != n));
+            thread.rollouts.push((n, turn.1));
+            thread.records.truncate(turn.1);
+            thread.found = turn.1;
+        } else {
+            let back = standing.len() - i;
+            let item = NewItem::rolled_back(back as u64);
+            thread.records.push((item.payload().to_owned(), Mark::TakesBack(back)));
+        }
+        self.threads.insert(n, thread);
     }
 
     async fn check(&self, when: &str) {
@@ -346,25 +397,38 @@ impl Machine<'_> {
                 assert_eq!(refused(loaded), no_rollout(n), "{when}");
                 continue;
             };
+            let (loaded, archived) = if thread.archived {
+                assert_eq!(refused(loaded), is_archived(n), "{when}");
+                (self.store.load_history(id(n), Archived::Included).await, Archived::Included)
+            } else {
+                (loaded, Archived::Excluded)
+            };
             let history = loaded.expect("a history");
             let want: Vec<&String> = thread.records.iter().map(|(payload, _)| payload).collect();
             assert_eq!(payloads(&history).iter().collect::<Vec<_>>(), want, "thread {n} {when}");
             assert_eq!((history.history_mode, history.damaged), (thread.mode, 0), "thread {n} {when}");
             assert_eq!(history.header().and_then(|h| h.id), Some(id(n)), "thread {n} {when}");
             check_places(&history, n, when);
-            let read = self.store.read_thread(id(n), Archived::Excluded, WithHistory::No).await.expect("read");
-            assert_eq!(read.name, thread.name, "thread {n} {when}");
+            let read = self.store.read_thread(id(n), archived, WithHistory::No).await.expect("read");
+            assert_eq!((read.name, read.archived), (thread.name.clone(), thread.archived), "thread {n} {when}");
             let standing: Vec<String> =
                 turns_of(&thread.records).into_iter().filter(|t| t.2).map(|(id, ..)| id).collect();
-            let found: Vec<String> = turns(&self.store, n).await.into_iter().map(|(id, _)| id).collect();
+            let page = self.store.list_turns(ListTurns { archived, ..all_of(n) }).await.expect("turns");
+            let found: Vec<String> = page.turns.into_iter().map(|t| t.id).collect();
             assert_eq!(found, standing, "turns of thread {n} {when}");
         }
-        let page = self.store.list_threads(everything()).await.expect("a list");
-        let mut listed: Vec<u32> = page.threads.iter().map(|t| number(t.thread_id)).collect();
-        listed.sort_unstable();
-        let there: Vec<u32> = self.threads.iter().filter(|(_, t)| t.exists).map(|(n, _)| *n).collect();
-        assert_eq!(listed, there, "{when}");
+        for archived in [false, true] {
+            let page = self.store.list_threads(ListThreads { archived, ..everything() }).await.expect("a list");
+            let mut listed: Vec<u32> = page.threads.iter().map(|t| number(t.thread_id)).collect();
+            listed.sort_unstable();
+            let there = self.threads.iter().filter(|(_, t)| t.exists && t.archived == archived);
+            assert_eq!(listed, there.map(|(n, _)| *n).collect::<Vec<u32>>(), "archived {archived} {when}");
+        }
     }
+}
+
+fn is_archived(n: u32) -> Refused {
+    Refused::Invalid(format!("thread {} is archived", id(n)))
 }
 
 /// Own records are in the order of their times, and of their ordinals where they have them.

@@ -203,7 +203,7 @@ pub async fn metadata_of_an_unknown_thread_is_refused(h: &dyn StoreHarness, _mod
 /// An archived thread is changed only where archived ones count, and stays archived.
 pub async fn archived_threads_stay_archived_when_changed(h: &dyn StoreHarness, mode: HistoryMode) {
     told(&h.open(), mode, 1, &[("a", "b")]).await;
-    h.archive(id(1));
+    h.archive(id(1)).await;
     let store = h.reopen();
     let refusal = refused(store.update_thread_metadata(id(1), named(set("n")), Archived::Excluded).await);
     assert_eq!(refusal, Refused::Invalid(format!("thread {} is archived", id(1))));

@@ -68,7 +68,7 @@ pub async fn read_thread_includes_history_where_asked(h: &dyn StoreHarness, mode
 /// Archived threads are read, loaded and paged only where they count.
 pub async fn archived_threads_are_read_when_requested(h: &dyn StoreHarness, mode: HistoryMode) {
     told(&h.open(), mode, 1, &[("a", "b")]).await;
-    h.archive(id(1));
+    h.archive(id(1)).await;
     let store = h.reopen();
     let archived = Refused::Invalid(format!("thread {} is archived", id(1)));
     assert_eq!(refused(store.read_thread(id(1), Archived::Excluded, WithHistory::No).await), archived);

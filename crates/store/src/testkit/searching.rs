@@ -103,7 +103,7 @@ pub async fn search_threads_selects_active_or_archived(h: &dyn StoreHarness, mod
     told(&store, mode, 1, &[("needle", "x")]).await;
     told(&store, mode, 2, &[("needle", "x")]).await;
     drop(store);
-    h.archive(id(2));
+    h.archive(id(2)).await;
     let store = h.reopen();
     assert_eq!(numbers(&store, search("needle")).await, [1]);
     assert_eq!(numbers(&store, SearchThreads { archived: true, ..search("needle") }).await, [2]);

@@ -105,6 +105,22 @@ macro_rules! testkit_behaviours {
                 inherited_context_is_not_visible_history
                 forks_end_at_unmarked_turns
             ;
+            reverting:
+                reverts_end_before_turns
+                reverts_take_the_header_over
+                reverts_refuse_turns_that_are_none
+                a_thread_is_reverted_again
+                reverts_leave_forks_alone
+                forks_are_reverted_into_what_they_took_over
+                reverts_of_threads_that_are_written
+                a_turn_that_was_cut_off_is_reverted
+                reverts_leave_what_is_kept_beside_the_history
+                searches_know_what_was_reverted
+                reverts_take_checkpoints_back
+                reverts_leave_inherited_context
+                reverts_end_at_unmarked_turns
+                rollouts_of_a_thread_are_no_threads
+            ;
             live:
                 live_thread_observes_appended_items_into_metadata
                 observed_times_are_those_of_the_records
@@ -131,6 +147,29 @@ macro_rules! testkit_behaviours {
     };
 }
 
+/// The same of what moves and removes threads.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! testkit_lifecycle_behaviours {
+    ([$($then:tt)*] $($given:tt)*) => {
+        $($then)* ! { $($given)*
+            lifecycle:
+                archive_and_unarchive_move_a_thread
+                archive_and_unarchive_refuse_threads_that_are_elsewhere
+                archive_and_unarchive_refuse_threads_that_are_written
+                delete_removes_all_of_a_thread
+                delete_thread_reports_missing_thread
+                delete_drops_the_own_writer
+                delete_refuses_what_forks_need
+                reverted_threads_are_moved_whole
+                children_outlive_their_parents
+                two_stores_see_each_other_s_moves
+                several_threads_are_changed_one_by_one
+            ;
+        }
+    };
+}
+
 /// Makes one `#[test]` of every behaviour in both history modes, in modules `legacy` and `paginated`. The argument is
 /// an expression that makes a new [`StoreHarness`](crate::testkit::StoreHarness); it is evaluated in each test, with what
 /// stands in the calling module in scope.
@@ -144,6 +183,21 @@ macro_rules! testkit_suite {
         mod paginated {
             use super::*;
             $crate::testkit_behaviours! { [$crate::testkit_tests] Paginated, $harness; }
+        }
+    };
+}
+
+/// As [`suite!`](crate::testkit::suite!), of what moves and removes threads.
+#[macro_export]
+macro_rules! testkit_lifecycle_suite {
+    ($harness:expr) => {
+        mod legacy_lifecycle {
+            use super::*;
+            $crate::testkit_lifecycle_behaviours! { [$crate::testkit_tests] Legacy, $harness; }
+        }
+        mod paginated_lifecycle {
+            use super::*;
+            $crate::testkit_lifecycle_behaviours! { [$crate::testkit_tests] Paginated, $harness; }
         }
     };
 }
@@ -173,6 +227,7 @@ mod tests {
     #[test]
     fn every_behaviour_is_in_the_list() {
         let listed: &[(&str, &[&str])] = crate::testkit_behaviours! { [names] };
+        let moving: &[(&str, &[&str])] = crate::testkit_lifecycle_behaviours! { [names] };
         let sources = [
             ("writing", include_str!("writing.rs")),
             ("reading", include_str!("reading.rs")),
@@ -182,13 +237,15 @@ mod tests {
             ("paging", include_str!("paging.rs")),
             ("graph", include_str!("graph.rs")),
             ("forking", include_str!("forking.rs")),
+            ("reverting", include_str!("reverting.rs")),
             ("live", include_str!("live.rs")),
+            ("lifecycle", include_str!("lifecycle.rs")),
         ];
         let behaviours = sources.map(|(area, text)| {
             let names = text.split("\npub async fn ").skip(1).filter_map(|f| f.split('(').next());
             (area, names.collect::<Vec<_>>())
         });
-        let listed: Vec<_> = listed.iter().map(|(area, names)| (*area, names.to_vec())).collect();
+        let listed: Vec<_> = listed.iter().chain(moving).map(|(area, names)| (*area, names.to_vec())).collect();
         assert_eq!(listed, behaviours);
     }
 }

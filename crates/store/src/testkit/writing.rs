@@ -289,7 +289,7 @@ pub async fn resume_thread_reopens_live_writer_and_appends(h: &dyn StoreHarness,
 /// An archived thread is continued only if that is asked for, and stays archived.
 pub async fn resume_of_an_archived_thread_is_asked_for(h: &dyn StoreHarness, mode: HistoryMode) {
     told(&h.open(), mode, 1, &[("a", "b")]).await;
-    h.archive(id(1));
+    h.archive(id(1)).await;
     let store = h.reopen();
     let refusal = refused(store.resume_thread(again(1)).await);
     assert_eq!(refusal, Refused::Invalid(format!("thread {} is archived", id(1))));
