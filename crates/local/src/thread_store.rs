@@ -186,22 +186,6 @@ impl LocalThreadStore {
         self.blocking(move |inner| inner.revert(&plan)).await
     }
 
-    /// Does the same to each of several threads, and tells what became of each.
-    async fn each(
-        &self,
-        thread_ids: &[ThreadId],
-        step: impl Fn(&Inner, ThreadId) -> StoreResult<()> + Send + 'static,
-    ) -> Vec<ThreadOutcome> {
-        let ids = thread_ids.to_vec();
-        let work = move |inner: &Inner| {
-            Ok(ids.into_iter().map(|thread_id| ThreadOutcome { thread_id, result: step(inner, thread_id) }).collect())
-        };
-        self.blocking(work).await.unwrap_or_else(|e| {
-            let failed = |thread_id: &ThreadId| ThreadOutcome { thread_id: *thread_id, result: Err(internal(&e)) };
-            thread_ids.iter().map(failed).collect()
-        })
-    }
-
     /// Runs work on files beside the runtime's own threads.
     async fn blocking<R: Send + 'static>(
         &self,
@@ -209,6 +193,20 @@ impl LocalThreadStore {
     ) -> StoreResult<R> {
         let inner = Arc::clone(&self.inner);
         tokio::task::spawn_blocking(move || work(&inner)).await.unwrap_or_else(|e| Err(internal(e)))
+    }
+
+    /// Does the same to several threads, and tells what became of each.
+    async fn together(
+        &self,
+        thread_ids: &[ThreadId],
+        work: impl FnOnce(&Inner, &[ThreadId]) -> Vec<ThreadOutcome> + Send + 'static,
+    ) -> Vec<ThreadOutcome> {
+        let ids = thread_ids.to_vec();
+        let done = self.blocking(move |inner| Ok(work(inner, &ids))).await;
+        done.unwrap_or_else(|e| {
+            let failed = |thread_id: &ThreadId| ThreadOutcome { thread_id: *thread_id, result: Err(internal(&e)) };
+            thread_ids.iter().map(failed).collect()
+        })
     }
 }
 
@@ -374,14 +372,14 @@ impl ThreadStore for LocalThreadStore {
     }
 
     async fn archive_threads(&self, thread_ids: &[ThreadId]) -> Vec<ThreadOutcome> {
-        self.each(thread_ids, Inner::archive).await
+        self.together(thread_ids, Inner::archive_all).await
     }
 
     async fn unarchive_threads(&self, thread_ids: &[ThreadId]) -> Vec<ThreadOutcome> {
-        self.each(thread_ids, |inner, id| inner.unarchive(id).map(|_| ())).await
+        self.together(thread_ids, Inner::unarchive_all).await
     }
 
     async fn delete_threads(&self, thread_ids: &[ThreadId]) -> Vec<ThreadOutcome> {
-        self.each(thread_ids, Inner::delete).await
+        self.together(thread_ids, Inner::delete_all).await
     }
 }

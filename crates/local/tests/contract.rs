@@ -41,29 +41,12 @@ impl StoreHarness for Local {
         Arc::clone(&self.clock)
     }
 
-    // Stands in for the store's own operation.
-    async fn archive(&self, thread_id: ThreadId) {
-        let archive = self.home().join("archived_sessions");
-        std::fs::create_dir_all(&archive).expect("a folder");
-        for file in threadkeep_rollout::walk::walk(&self.home()).files {
-            if file.name.id == Some(thread_id) {
-                let from = file.path_in(&self.home());
-                std::fs::rename(&from, archive.join(from.file_name().expect("a name"))).expect("a move");
-            }
-        }
-    }
-
     fn outside(&self, thread_id: ThreadId, records: &[Vec<u8>]) -> Option<PathBuf> {
         let path = self.folder.path().join(format!("outside-{thread_id}.jsonl"));
         let mut bytes = records.join(&b'\n');
         bytes.push(b'\n');
         std::fs::write(&path, bytes).expect("a file");
         Some(path)
-    }
-
-    // Until the store has these operations.
-    fn moves_threads(&self) -> bool {
-        false
     }
 
     fn keeps_metadata(&self) -> bool {

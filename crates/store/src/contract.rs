@@ -185,13 +185,33 @@ pub trait ThreadStore: Debug + Send + Sync {
         outcomes
     }
 
-    /// As [`archive_threads`](Self::archive_threads), for `delete_thread`. Threads are deleted in the order of the ids,
-    /// so a fork that stands before its source frees it.
+    /// As [`archive_threads`](Self::archive_threads), for `delete_thread`. A thread that only the histories of threads
+    /// of the same call need goes with them, in whatever order they are given.
     async fn delete_threads(&self, thread_ids: &[ThreadId]) -> Vec<ThreadOutcome> {
-        let mut outcomes = Vec::with_capacity(thread_ids.len());
-        for thread_id in thread_ids.iter().copied() {
-            outcomes.push(ThreadOutcome { thread_id, result: self.delete_thread(thread_id).await });
+        let mut results: Vec<Option<StoreResult<()>>> = thread_ids.iter().map(|_| None).collect();
+        let needed = |r: &Option<StoreResult<()>>| match r {
+            None => true,
+            Some(Err(ThreadStoreError::InvalidRequest { message })) => message.starts_with("cannot delete thread"),
+            Some(_) => false,
+        };
+        // Each round may free threads that were needed before it.
+        loop {
+            let mut gone = 0;
+            for (thread_id, result) in thread_ids.iter().zip(&mut results) {
+                if needed(result) {
+                    let done = self.delete_thread(*thread_id).await;
+                    gone += usize::from(done.is_ok());
+                    *result = Some(done);
+                }
+            }
+            if gone == 0 || !results.iter().any(needed) {
+                break;
+            }
         }
-        outcomes
+        let told = |(thread_id, result): (&ThreadId, Option<StoreResult<()>>)| ThreadOutcome {
+            thread_id: *thread_id,
+            result: result.unwrap_or(Err(ThreadStoreError::ThreadNotFound { thread_id: *thread_id })),
+        };
+        thread_ids.iter().zip(results).map(told).collect()
     }
 }

@@ -54,11 +54,6 @@ pub trait StoreHarness: Send + Sync {
     /// path; `None` for a store without files.
     fn outside(&self, thread_id: ThreadId, records: &[Vec<u8>]) -> Option<PathBuf>;
 
-    /// Whether the random machine archives, unarchives and deletes threads.
-    fn moves_threads(&self) -> bool {
-        true
-    }
-
     /// Whether the store keeps what was observed for every store on the same threads. One without any index need not,
     /// and is not asked for it.
     fn keeps_metadata(&self) -> bool {

@@ -92,6 +92,13 @@ impl Changer {
         ordered
     }
 
+    /// Which of these threads have to stay, because the history of one that is not among them needs them.
+    #[must_use]
+    pub fn needed(&self, ids: &[ThreadId]) -> Vec<ThreadId> {
+        let catalog = self.look();
+        kept_by_others(ids, &Relations::of(&catalog)).into_iter().map(|(id, _)| id).collect()
+    }
+
     fn look(&self) -> Catalog {
         Catalog::open(&self.home, self.sqlite_home.as_ref(), self.index.as_ref())
     }
@@ -101,19 +108,24 @@ impl Changer {
         let mut fail = |id: ThreadId, e: ChangeError| outcomes.push(Outcome { id, result: Err(e) });
         let mut locks: Vec<WriterLock> = Vec::new();
         let mut locked = Vec::new();
+        let mut held = Vec::new();
         for id in ids {
             match self.lock(*id) {
                 Ok(lock) => {
                     locks.push(lock);
                     locked.push(*id);
                 }
-                Err(e) => fail(*id, e.into()),
+                Err(e) => held.push((*id, e)),
             }
         }
         // The look comes behind the locks: what is found then stays so.
         let catalog = self.look();
         let trash = Trash::read(&*self.disk, self.home.path());
         let look = Look { changer: self, catalog: &catalog, trash: trash.as_ref().map_err(ToString::to_string) };
+        for (id, e) in held {
+            // That there is nothing to do is told before that it could not be done just now.
+            fail(id, look.planned(kind, id).err().unwrap_or(e.into()));
+        }
         let mut needs: BTreeMap<ThreadId, BTreeSet<ThreadId>> = BTreeMap::new();
         if kind == ChangeKind::Delete {
             let relations = Relations::of(&catalog);

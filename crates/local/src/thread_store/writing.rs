@@ -15,6 +15,7 @@ use threadkeep_rollout::writer_lock::{LockError, WriterLock};
 use threadkeep_store::{Appended, Archived, CreateThread, ResumeThread, Resumed, StoreResult, ThreadStoreError};
 
 use super::{Inner, internal, invalid};
+use crate::change::Changer;
 
 /// A live writer of a thread.
 #[derive(Debug)]
@@ -71,7 +72,7 @@ pub fn write_error(e: WriteError) -> ThreadStoreError {
     }
 }
 
-fn lock_error(e: LockError) -> ThreadStoreError {
+pub fn lock_error(e: LockError) -> ThreadStoreError {
     match e {
         LockError::Held { id, holder } => held(id, holder),
         LockError::Io { .. } => internal(e),
@@ -103,6 +104,10 @@ impl Inner {
     }
 
     pub fn take_lock(&self, id: ThreadId) -> StoreResult<WriterLock> {
+        // Whoever takes a lock finishes what a crash left halfway: the thread may be between two places.
+        if Changer::unfinished(&*self.disk, self.home.path()) {
+            drop(self.changer().finish());
+        }
         WriterLock::acquire(self.home.path(), id, &lock_note(self.clock.now())).map_err(lock_error)
     }
 

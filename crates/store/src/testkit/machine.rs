@@ -234,7 +234,6 @@ impl Machine<'_> {
             Step::ForkThrough(from, to, which) => self.fork(from, to, Some(which), true).await,
             Step::ForkBefore(from, to, which) => self.fork(from, to, Some(which), false).await,
             Step::Revert(n, which) => self.revert(n, which).await,
-            Step::Archive(_) | Step::Unarchive(_) | Step::Delete(_) if !self.h.moves_threads() => {}
             Step::Archive(n) => {
                 let archived = store.archive_thread(id(n)).await;
                 if !self.exists(n) || self.archived(n) {
