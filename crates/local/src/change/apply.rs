@@ -122,15 +122,17 @@ impl Changer {
         let catalog = self.look();
         let trash = Trash::read(&*self.disk, self.home.path());
         let look = Look { changer: self, catalog: &catalog, trash: trash.as_ref().map_err(ToString::to_string) };
+        let relations = (kind == ChangeKind::Delete).then(|| Relations::of(&catalog));
+        let needed = relations.as_ref().map(|r| kept_by_others(ids, r)).unwrap_or_default();
         for (id, e) in held {
-            // That there is nothing to do is told before that it could not be done just now.
-            fail(id, look.planned(kind, id).err().unwrap_or(e.into()));
+            // That there is nothing to do, or that it may not be done, is told before that it could not be done now.
+            let needed =
+                needed.iter().find(|(n, _)| *n == id).map(|(_, by)| ChangeError::Needed { id, by: by.clone() });
+            fail(id, look.planned(kind, id).err().or(needed).unwrap_or(e.into()));
         }
         let mut needs: BTreeMap<ThreadId, BTreeSet<ThreadId>> = BTreeMap::new();
-        if kind == ChangeKind::Delete {
-            let relations = Relations::of(&catalog);
-            let kept = kept_by_others(&locked, &relations);
-            for (id, by) in kept {
+        if let Some(relations) = &relations {
+            for (id, by) in kept_by_others(&locked, relations) {
                 locked.retain(|l| *l != id);
                 fail(id, ChangeError::Needed { id, by });
             }
