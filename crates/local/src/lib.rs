@@ -2,6 +2,7 @@
 
 mod as_of;
 pub mod catalog;
+pub mod change;
 pub mod codex_state;
 pub mod fill;
 pub mod filter;

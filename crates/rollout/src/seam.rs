@@ -7,6 +7,7 @@ use std::fmt::Debug;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::path::Path;
+use std::time::SystemTime;
 
 /// How a file is opened for writing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,6 +77,10 @@ pub trait DiskFile: ReadAt + Send + Debug {
     fn set_size(&mut self, size: u64) -> io::Result<()>;
     /// Makes the contents durable.
     fn sync_data(&mut self) -> io::Result<()>;
+    /// Sets when the file was last changed. A disk without such times does nothing.
+    fn set_modified(&mut self, _at: SystemTime) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// The system's disk.
@@ -174,5 +179,9 @@ impl DiskFile for RealFile {
 
     fn sync_data(&mut self) -> io::Result<()> {
         self.0.sync_data()
+    }
+
+    fn set_modified(&mut self, at: SystemTime) -> io::Result<()> {
+        self.0.set_modified(at)
     }
 }
