@@ -12,6 +12,7 @@ use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use threadkeep_record::turns::TurnStatus;
 use threadkeep_record::{ThreadId, UtcMillis};
 use threadkeep_rollout::facts::{self, Depth};
 use threadkeep_rollout::home::Home;
@@ -23,7 +24,7 @@ use threadkeep_rollout::walk::Place;
 use threadkeep_store::Clock;
 
 use crate::lookup::OpenThread;
-use crate::turn_index::TurnIndex;
+use crate::turn_index::{TurnEntry, TurnIndex};
 
 /// Why a thread is not detached. Nothing was changed.
 #[derive(Debug, thiserror::Error)]
@@ -148,16 +149,16 @@ impl<'a> Subject<'a> {
     }
 }
 
-/// Writes a history as one self-contained rollout: the thread's own header without a base at ordinal 0, and every other
-/// line of every part with its bytes, up to where each part ends. Other headers become placeholders (see
+/// Writes a history as one self-contained rollout: the header of its newest rollout, without a base, at ordinal 0 and
+/// with the time at which the thread was made; and every other line of every part with its bytes, up to where each part ends. Other headers become placeholders (see
 /// [`placeholder`](header::placeholder)); a torn tail of a part is left out. Memory is bounded: long records are
 /// streamed.
 ///
 /// # Errors
 ///
 /// Where a part is missing, cut, unreadable, or kept in another way than the thread. Something may have been written.
-pub fn flatten(id: ThreadId, history: &History, into: &mut dyn Write) -> Result<Flattened, DetachError> {
-    walk::write(id, history, into)
+pub fn flatten(subject: &Subject<'_>, into: &mut dyn Write) -> Result<Flattened, DetachError> {
+    walk::write(subject, into)
 }
 
 /// Checks a detached rollout against the history it was made from: every byte; then, as a reader sees it, the header,
@@ -166,12 +167,13 @@ pub fn flatten(id: ThreadId, history: &History, into: &mut dyn Write) -> Result<
 /// # Errors
 ///
 /// [`DetachError::Differs`], and those of [`flatten`].
-pub fn verify(id: ThreadId, history: &History, written: &Path) -> Result<Flattened, DetachError> {
+pub fn verify(subject: &Subject<'_>, written: &Path) -> Result<Flattened, DetachError> {
+    let id = subject.id;
     let differs = |what: String| DetachError::Differs { path: written.to_owned(), what };
     let unreadable = |source| DetachError::Read { path: written.to_owned(), source };
     let file = std::fs::File::open(written).map_err(unreadable)?;
     let mut comparer = Comparer { file: BufReader::with_capacity(1 << 20, file), at: 0, part: Vec::new() };
-    let flattened = flatten(id, history, &mut comparer).map_err(|e| match e {
+    let flattened = flatten(subject, &mut comparer).map_err(|e| match e {
         DetachError::Write { source } => differs(source.to_string()),
         other => other,
     })?;
@@ -196,7 +198,7 @@ pub fn verify(id: ThreadId, history: &History, written: &Path) -> Result<Flatten
         inherited: false,
     };
     let alone = History { spans: vec![span], ..History::default() };
-    let (was, is) = (turns(history), turns(&alone));
+    let (was, is) = (turns(subject.history), turns(&alone));
     // Turns in the context of a parent agent are no turns of the thread; as a part of another thread's they were told.
     let context = header.is_some_and(|h| h.subagent_history_start_ordinal.is_some());
     if was.ends_with(&is) && (context || was.len() == is.len()) {
@@ -206,10 +208,23 @@ pub fn verify(id: ThreadId, history: &History, written: &Path) -> Result<Flatten
     }
 }
 
-/// What is the same of each turn wherever it stands.
-fn turns(history: &History) -> Vec<(Option<String>, String, Option<UtcMillis>, Option<UtcMillis>, bool)> {
-    let turns = TurnIndex::build(history).turns.into_iter();
-    turns.map(|t| (t.id, format!("{:?}", t.status), t.started_at, t.completed_at, t.taken_back)).collect()
+/// What is the same of a turn wherever it stands.
+#[derive(Debug, PartialEq, Eq)]
+struct Told {
+    id: Option<String>,
+    status: TurnStatus,
+    times: [Option<UtcMillis>; 2],
+    taken_back: bool,
+}
+
+fn turns(history: &History) -> Vec<Told> {
+    let told = |t: TurnEntry| Told {
+        id: t.id,
+        status: t.status,
+        times: [t.started_at, t.completed_at],
+        taken_back: t.taken_back,
+    };
+    TurnIndex::build(history).turns.into_iter().map(told).collect()
 }
 
 /// Takes what would be written, and compares it with a file.
@@ -272,7 +287,7 @@ pub fn stage(disk: &dyn Disk, home: &Home, subject: &Subject<'_>, clock: &dyn Cl
     disk.create_dir_all(&folder).map_err(failed("make", &folder))?;
     let file = disk.open(&temporary, OpenMode::New).map_err(failed("make", &temporary))?;
     let mut into = BufWriter::with_capacity(1 << 20, Appending { file, at: 0 });
-    let done = flatten(subject.id, subject.history, &mut into).and_then(|flattened| {
+    let done = flatten(subject, &mut into).and_then(|flattened| {
         let file = &mut into.get_mut().file;
         let modified = SystemTime::UNIX_EPOCH + Duration::from_nanos(u64::try_from(head.entry.mtime_ns).unwrap_or(0));
         // Only a sign for lists: where it cannot be set, the thread looks changed.

@@ -6,7 +6,7 @@ use std::fmt;
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::Value;
 use serde_json::value::RawValue;
-use threadkeep_record::{Envelope, ThreadId, sniff};
+use threadkeep_record::{Envelope, ThreadId, UtcMillis, sniff};
 
 /// The members of a JSON object in their order, each value as it is spelt.
 struct Members<'a>(Vec<(String, Cow<'a, str>)>);
@@ -34,28 +34,46 @@ impl<'de> Deserialize<'de> for Members<'de> {
 }
 
 impl Members<'_> {
+    fn set(&mut self, key: &str, value: String) {
+        match self.0.iter_mut().find(|(k, _)| k == key) {
+            Some((_, old)) => *old = Cow::Owned(value),
+            None => self.0.push((key.into(), Cow::Owned(value))),
+        }
+    }
+
     fn text(&self) -> String {
         let members = self.0.iter().map(|(key, value)| format!("{}:{value}", Value::from(key.as_str())));
         format!("{{{}}}", members.collect::<Vec<_>>().join(","))
     }
 }
 
-/// A header record that begins a history: without a base, at the ordinal where the history begins. All other fields
-/// stay as they are spelt. `context_end` is where the context of a parent agent ends that the history begins with, if
-/// the header does not say it itself. `None` where the record has no payload.
-pub fn beginning(record: &[u8], ordinal: Option<u64>, context_end: Option<u64>) -> Option<Vec<u8>> {
-    const CONTEXT_END: &str = "subagent_history_start_ordinal";
+/// What a header gets that it does not say itself.
+#[derive(Debug, Default)]
+pub struct Changes {
+    /// The ordinal where the history begins, if its records have any.
+    pub ordinal: Option<u64>,
+    /// Where the context of a parent agent ends that the history begins with.
+    pub context_end: Option<u64>,
+    /// When the thread was made.
+    pub made: Option<UtcMillis>,
+}
+
+/// A header record that begins a history: without a base, and with some changes. All other fields stay as they are
+/// spelt. `None` where the record has no payload.
+pub fn beginning(record: &[u8], changes: &Changes) -> Option<Vec<u8>> {
     let mut line: Members<'_> = serde_json::from_slice(record).ok()?;
     let mut payloads = 0;
     for (key, value) in &mut line.0 {
-        match (key.as_str(), ordinal) {
+        match (key.as_str(), changes.ordinal) {
             ("ordinal", Some(ordinal)) => *value = Cow::Owned(ordinal.to_string()),
             ("payload", _) => {
                 let mut payload: Members<'_> = serde_json::from_str(value).ok()?;
                 payload.0.retain(|(key, _)| key != "history_base");
-                if let Some(end) = context_end {
-                    payload.0.retain(|(key, _)| key != CONTEXT_END);
-                    payload.0.push((CONTEXT_END.into(), Cow::Owned(end.to_string())));
+                if let Some(end) = changes.context_end {
+                    payload.set("subagent_history_start_ordinal", end.to_string());
+                }
+                if let Some(made) = changes.made {
+                    payload.set("timestamp", Value::from(made.to_string()).to_string());
                 }
                 let text = payload.text();
                 *value = Cow::Owned(text);
@@ -93,18 +111,21 @@ mod tests {
     #[test]
     fn a_header_keeps_the_spelling_of_what_is_not_its_base() {
         let was = br#"{ "timestamp":"t", "ordinal": 83,"novel":1.50, "type":"session_meta","payload":{"id":"a","forked_from_id":"b","n":10000000000000000000001.0e1,"history_base": {"x":[1]},"s":"\u00e9\/","o":{ "k" : 1 }}}"#;
-        let is = beginning(was, Some(0), None).expect("a header");
+        let zero = Changes { ordinal: Some(0), ..Changes::default() };
+        let is = beginning(was, &zero).expect("a header");
         assert_eq!(
             String::from_utf8_lossy(&is),
             r#"{"timestamp":"t","ordinal":0,"novel":1.50,"type":"session_meta","payload":{"id":"a","forked_from_id":"b","n":10000000000000000000001.0e1,"s":"\u00e9\/","o":{ "k" : 1 }}}"#
         );
-        let is = beginning(br#"{"type":"session_meta","payload":{"id":"a"}}"#, Some(0), Some(12)).expect("a header");
+        let changes = Changes { ordinal: Some(0), context_end: Some(12), made: Some(UtcMillis(0)) };
+        let is =
+            beginning(br#"{"type":"session_meta","payload":{"timestamp":"t","id":"a"}}"#, &changes).expect("a header");
         assert_eq!(
             String::from_utf8_lossy(&is),
-            r#"{"type":"session_meta","payload":{"id":"a","subagent_history_start_ordinal":12}}"#
+            r#"{"type":"session_meta","payload":{"timestamp":"1970-01-01T00:00:00.000Z","id":"a","subagent_history_start_ordinal":12}}"#
         );
         for odd in [&b"[]"[..], b"{}", br#"{"payload":1}"#, b"\xff", b""] {
-            assert_eq!(beginning(odd, Some(0), None), None, "{}", String::from_utf8_lossy(odd));
+            assert_eq!(beginning(odd, &zero), None, "{}", String::from_utf8_lossy(odd));
         }
     }
 

@@ -2,20 +2,21 @@
 
 use std::io::{self, Write};
 
-use threadkeep_record::{Envelope, HistoryMode, Kind, LineState, SessionMeta, ThreadId, check_line, sniff};
-use threadkeep_rollout::lineage::{History, Span};
+use threadkeep_record::{Envelope, HistoryMode, Kind, LineState, SessionMeta, ThreadId, UtcMillis, check_line, sniff};
+use threadkeep_rollout::lineage::Span;
 use threadkeep_rollout::name::Form;
 use threadkeep_rollout::records::{BUFFER, LineReader, RawLine};
 
-use super::header::{beginning, placeholder};
-use super::{DetachError, Flattened};
+use super::header::{Changes, beginning, placeholder};
+use super::{DetachError, Flattened, Subject};
 
 /// Headers are held whole up to here: released writers make at most some hundred KB.
 const LONGEST_HEADER: usize = 64 << 20;
 
 /// Writes a history as one rollout.
-pub fn write(id: ThreadId, history: &History, into: &mut dyn Write) -> Result<Flattened, DetachError> {
-    let header = checked_header(id, history)?;
+pub fn write(subject: &Subject<'_>, into: &mut dyn Write) -> Result<Flattened, DetachError> {
+    let history = subject.history;
+    let header = checked_header(subject)?;
     let mut out = Out { into, done: Flattened::default() };
     out.line(&header)?;
     for (i, span) in history.spans.iter().enumerate() {
@@ -26,7 +27,8 @@ pub fn write(id: ThreadId, history: &History, into: &mut dyn Write) -> Result<Fl
 }
 
 /// The header of the rollout, when the history can be written as one.
-fn checked_header(id: ThreadId, history: &History) -> Result<Vec<u8>, DetachError> {
+fn checked_header(subject: &Subject<'_>) -> Result<Vec<u8>, DetachError> {
+    let (id, history) = (subject.id, subject.history);
     if !history.missing.is_empty() {
         return Err(DetachError::Missing { id, what: history.missing.iter().map(ToString::to_string).collect() });
     }
@@ -62,7 +64,16 @@ fn checked_header(id: ThreadId, history: &History) -> Result<Vec<u8>, DetachErro
     // The context of a parent agent at the beginning stays context, also in a fork of the agent's thread.
     let context_end = root.subagent_history_start_ordinal.filter(|_| own.subagent_history_start_ordinal.is_none());
     let ordinal = own.ordinal.map(|_| root.ordinal.unwrap_or(0));
-    beginning(record, ordinal, context_end).ok_or_else(|| refused(last, "its header has another form".into()))
+    // A later rollout of a thread is dated when it was reverted, and the thread was made with its first one.
+    let made = first_made(subject).filter(|made| Some(*made) != own.created_at);
+    beginning(record, &Changes { ordinal, context_end, made })
+        .ok_or_else(|| refused(last, "its header has another form".into()))
+}
+
+/// When the thread was made, by its first rollout.
+fn first_made(subject: &Subject<'_>) -> Option<UtcMillis> {
+    let first = subject.members.iter().filter(|m| m.entry.name.segment.is_none());
+    first.filter_map(|m| m.facts.header.as_ref().filter(|h| h.id == Some(subject.id))?.created_at).min()
 }
 
 /// The first header of a rollout, as its bytes.
@@ -119,7 +130,7 @@ impl Out<'_> {
                 reached.past = true;
                 break;
             }
-            reached.line(&line);
+            let place = Place::of(&line);
             if let Some(owner) = header_of(&line, span, headers == 0) {
                 if !first || headers > 0 {
                     let held = placeholder(line.bytes, owner);
@@ -127,12 +138,16 @@ impl Out<'_> {
                     self.done.headers += 1;
                 }
                 headers += 1;
+                reached.at(place);
             } else if line.long {
-                self.long(&mut lines)?;
+                if self.long(&mut lines)? {
+                    reached.at(place);
+                }
             } else if line.terminated
                 || matches!(check_line(line.bytes), LineState::Record(_) | LineState::Recovered(..))
             {
                 self.line(line.bytes)?;
+                reached.at(place);
             } else if !line.bytes.is_empty() {
                 self.done.torn += 1;
             }
@@ -153,10 +168,10 @@ impl Out<'_> {
         }
     }
 
-    /// A line that is not held: written as it comes.
-    fn long(&mut self, lines: &mut LineReader) -> Result<(), DetachError> {
+    /// A line that is not held: written as it comes. Returns whether a line feed ended it.
+    fn long(&mut self, lines: &mut LineReader) -> Result<bool, DetachError> {
         let mut failed = None;
-        let (length, _) = lines.stream_long(|part| {
+        let (length, terminated) = lines.stream_long(|part| {
             if failed.is_none() {
                 failed = self.into.write_all(part).err();
             }
@@ -165,7 +180,7 @@ impl Out<'_> {
         end.map_err(|source| DetachError::Write { source })?;
         self.done.lines += 1;
         self.done.bytes += length + 1;
-        Ok(())
+        Ok(terminated)
     }
 }
 
@@ -182,29 +197,42 @@ fn header_of(line: &RawLine<'_>, span: &Span, is_first: bool) -> Option<Option<T
     SessionMeta::parse(record).map(|meta| meta.id)
 }
 
-/// How far a span was read.
+/// Where a line stands.
+#[derive(Clone, Copy)]
+struct Place {
+    ordinal: Option<u64>,
+    /// The offset behind it; of a long line, behind its head.
+    end: u64,
+}
+
+impl Place {
+    fn of(line: &RawLine<'_>) -> Self {
+        let parsed = || (!line.long).then(|| Envelope::parse(line.bytes).and_then(|e| e.ordinal)).flatten();
+        let ordinal = sniff::sniff(line.bytes).map_or_else(parsed, |s| s.ordinal);
+        Self { ordinal, end: line.offset + line.bytes.len() as u64 + u64::from(line.terminated && !line.long) }
+    }
+}
+
+/// How far a span was read, in whole lines.
 #[derive(Default)]
 struct Reached {
     /// The line behind the end was met.
     past: bool,
     /// The ordinal behind the highest one.
     next: Option<u64>,
-    /// Where the last line begins, and how much of it was held.
-    at: u64,
+    /// The offset behind the last line.
+    end: u64,
 }
 
 impl Reached {
-    fn line(&mut self, line: &RawLine<'_>) {
-        let quick = sniff::sniff(line.bytes);
-        let parsed = || (!line.long).then(|| Envelope::parse(line.bytes).and_then(|e| e.ordinal)).flatten();
-        let ordinal = quick.map_or_else(parsed, |s| s.ordinal);
-        self.next = self.next.max(ordinal.and_then(|n| n.checked_add(1)));
-        self.at = line.offset + line.bytes.len() as u64 + u64::from(line.terminated && !line.long);
+    fn at(&mut self, place: Place) {
+        self.next = self.next.max(place.ordinal.and_then(|n| n.checked_add(1)));
+        self.end = place.end;
     }
 
     /// Whether that is where the history goes on. A file that was cut or replaced has neither the ordinals nor the
     /// bytes that the next one relies on.
     fn is_at(&self, ordinal: u64, offset: u64) -> bool {
-        self.past || self.next.is_some_and(|n| n >= ordinal) || offset > 0 && self.at >= offset
+        self.past || self.next.is_some_and(|n| n >= ordinal) || offset > 0 && self.end >= offset
     }
 }
