@@ -150,9 +150,9 @@ impl<'a> Subject<'a> {
 }
 
 /// Writes a history as one self-contained rollout: the header of its newest rollout, without a base, at ordinal 0 and
-/// with the time at which the thread was made; and every other line of every part with its bytes, up to where each part ends. Other headers become placeholders (see
-/// [`placeholder`](header::placeholder)); a torn tail of a part is left out. Memory is bounded: long records are
-/// streamed.
+/// with the time at which the thread was made; and every other line of every part with its bytes, up to where each part
+/// ends. Other headers become token counts without counts, since a second header in a file hides what is before it from
+/// the model; a torn tail of a part is left out. Memory is bounded: long records are streamed.
 ///
 /// # Errors
 ///
