@@ -25,7 +25,7 @@ fn no_failure_leaves_anything_that_is_taken_for_a_rollout() {
     let disk = SimDisk::default();
     let staged = stage(&disk, &world.home, &subject, &clock()).expect("staged");
     assert!(disk.contents(&staged.temporary) == Some(expected.clone()));
-    assert_eq!(disk.names(), [staged.temporary.clone()], "nothing has its name yet");
+    assert_eq!(disk.names(), std::slice::from_ref(&staged.temporary), "nothing has its name yet");
     // It lasts, whatever a crash does.
     for crash in Crash::ALL {
         assert!(disk.crashed(crash).contents(&staged.temporary).as_ref() == Some(&expected), "{crash:?}");
