@@ -76,6 +76,8 @@ pub enum Command {
     Unarchive(ChangeArgs),
     /// Put threads into the trash, from which they can be restored
     Delete(ChangeArgs),
+    /// Write forks as threads that need no other, so that the threads they were forked from can go
+    Detach(ChangeArgs),
     /// Take threads out of the trash, as they were
     Restore(RestoreArgs),
     /// What is in the trash, and emptying it

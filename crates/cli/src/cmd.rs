@@ -5,6 +5,7 @@ pub mod change;
 pub mod change_many;
 pub mod confirm;
 pub mod delete;
+pub mod detach;
 pub mod fork;
 pub mod generate;
 pub mod home;

@@ -54,6 +54,7 @@ fn main() -> ExitCode {
         Command::Archive(a) => cmd::archive::run(&cli.global, a, &mut out),
         Command::Unarchive(a) => cmd::unarchive::run(&cli.global, a, &mut out),
         Command::Delete(a) => cmd::delete::run(&cli.global, a, &mut out),
+        Command::Detach(a) => cmd::detach::run(&cli.global, a, &mut out),
         Command::Restore(a) => cmd::restore::run(&cli.global, a, &mut out),
         Command::Trash(a) => cmd::trash::run(&cli.global, a, &mut out),
         Command::Reindex(a) => cmd::reindex::run(&cli.global, a, &mut out),

@@ -8,6 +8,8 @@
 pub mod apart;
 mod apply;
 pub mod codex;
+pub mod detach;
+mod detaching;
 pub mod journal;
 pub mod moves;
 mod plan;
@@ -96,6 +98,21 @@ pub enum ChangeError {
         /// The thread.
         id: ThreadId,
     },
+    /// The thread was written to since it was detached, so its old files would not have all of it.
+    #[error("thread {id} went on since it was detached; its old files stay in the trash")]
+    WentOn {
+        /// The thread.
+        id: ThreadId,
+    },
+    /// The thread was written to between a crash and the end of its detaching, which was taken back.
+    #[error("thread {id} was written to while it was detached; it is as it was")]
+    Overtaken {
+        /// The thread.
+        id: ThreadId,
+    },
+    /// A self-contained form of the thread cannot be made.
+    #[error(transparent)]
+    Detach(#[from] detach::DetachError),
     /// Another thread's history needs its files.
     #[error("cannot delete thread {id}: forked history still references it ({} {})", by.len(), if by.len() == 1 { "thread" } else { "threads" })]
     Needed {

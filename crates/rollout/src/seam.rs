@@ -8,6 +8,7 @@ use std::fmt::Debug;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use crate::platform;
 
@@ -107,6 +108,10 @@ pub trait DiskFile: ReadAt + Send + Debug {
     fn set_size(&mut self, size: u64) -> io::Result<()>;
     /// Makes the contents durable.
     fn sync_data(&mut self) -> io::Result<()>;
+    /// Sets when the file was last changed. A disk without such times does nothing.
+    fn set_modified(&mut self, _at: SystemTime) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// The system's disk.
@@ -263,5 +268,9 @@ impl DiskFile for RealFile {
 
     fn sync_data(&mut self) -> io::Result<()> {
         self.0.sync_data()
+    }
+
+    fn set_modified(&mut self, at: SystemTime) -> io::Result<()> {
+        self.0.set_modified(at)
     }
 }

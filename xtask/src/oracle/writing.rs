@@ -27,12 +27,13 @@ pub enum Extent {
 type Scene = (&'static str, fn(&Stage, Extent, &mut Checks) -> Result<()>);
 
 /// Scenes with the release whose formats and locks the store writes for.
-const SCENES: [Scene; 7] = [
+const SCENES: [Scene; 8] = [
     ("threads written here", scenes::written::run),
     ("names", scenes::names::run),
     ("writer locks", scenes::locks::run),
     ("compressed rollouts", scenes::compressed::run),
     ("forks made here", scenes::forks::run),
+    ("detached threads", scenes::detached::run),
     ("capability roots", scenes::roots::run),
     ("alternate writers", scenes::alternate::run),
 ];

@@ -261,7 +261,12 @@ fn described(kind: ChangeKind, plans: &Plans) -> Vec<String> {
     let files: usize = all.clone().map(|t| t.files.len()).sum();
     for t in all {
         let title = t.title.as_deref().map(|t| visible_line(t).chars().take(60).collect::<String>());
-        let bytes: u64 = t.files.iter().filter(|f| f.to.is_some() || kind == ChangeKind::Delete).map(|f| f.bytes).sum();
+        let bytes: u64 = t
+            .files
+            .iter()
+            .filter(|f| f.to.is_some() || matches!(kind, ChangeKind::Delete | ChangeKind::Detach))
+            .map(|f| f.bytes)
+            .sum();
         let word = match &t.decision {
             Decision::Take => verb,
             Decision::Stay => "keep",
@@ -283,8 +288,12 @@ fn because(kind: ChangeKind, t: &PlannedThread) -> String {
     match (&t.decision, t.because_of) {
         (Decision::Refuse(e), _) => told(e),
         (Decision::Stay, Some(of)) => format!("{of} started it; --cascade would {} it, too", words(kind).verb),
-        (Decision::Stay, None) => "it stays".to_owned(),
+        (Decision::Stay, None) => "it needs no other thread".to_owned(),
         (Decision::Take, Some(of)) => format!("{of} started it"),
+        (Decision::Take, None) if kind == ChangeKind::Detach && t.files.is_empty() => {
+            "asked for; its old files stay, since another fork refers to them".to_owned()
+        }
+        (Decision::Take, None) if kind == ChangeKind::Detach => "asked for; its old files go to the trash".to_owned(),
         (Decision::Take, None) => "asked for".to_owned(),
     }
 }

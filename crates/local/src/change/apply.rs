@@ -44,9 +44,9 @@ pub struct Unfinished {
 }
 
 /// What a change holds while it is done.
-struct Held {
-    codex: Option<CodexRows>,
-    names: Option<(NameLock, NameFile)>,
+pub(super) struct Held {
+    pub codex: Option<CodexRows>,
+    pub names: Option<(NameLock, NameFile)>,
 }
 
 impl Changer {
@@ -54,6 +54,10 @@ impl Changer {
     /// someone writes is left as it is.
     #[must_use]
     pub fn apply(&self, kind: ChangeKind, ids: &[ThreadId]) -> Vec<Outcome> {
+        if kind == ChangeKind::Detach {
+            drop(self.finish());
+            return ids.iter().map(|id| Outcome { id: *id, result: self.detach(*id) }).collect();
+        }
         // What another left halfway comes first: it may be about these threads.
         drop(self.finish());
         let mut seen = HashSet::new();
@@ -99,7 +103,7 @@ impl Changer {
         kept_by_others(ids, &Relations::of(&catalog)).into_iter().map(|(id, _)| id).collect()
     }
 
-    fn look(&self) -> Catalog {
+    pub(super) fn look(&self) -> Catalog {
         Catalog::open(&self.home, self.sqlite_home.as_ref(), self.index.as_ref())
     }
 
@@ -178,7 +182,7 @@ impl Changer {
         outcomes
     }
 
-    fn lock(&self, id: ThreadId) -> Result<WriterLock, LockError> {
+    pub(super) fn lock(&self, id: ThreadId) -> Result<WriterLock, LockError> {
         WriterLock::acquire(self.home.path(), id, &lock_note(self.clock.now()))
     }
 
@@ -207,7 +211,7 @@ impl Changer {
         Ok((Journal { format: FORMAT, kind, at, steps }, Held { codex, names }))
     }
 
-    fn codex(&self) -> Result<Option<CodexRows>, ChangeError> {
+    pub(super) fn codex(&self) -> Result<Option<CodexRows>, ChangeError> {
         let home = self.home.path();
         let db = CodexDb { home, sqlite_home: self.sqlite_home.as_deref(), patience: self.patience };
         Ok(CodexRows::begin(&db)?)
@@ -230,7 +234,7 @@ impl Changer {
     }
 
     /// Does what a journal says, and takes the journal away when all of it is done.
-    fn carry_out(
+    pub(super) fn carry_out(
         &self,
         journal: &Journal,
         path: &Path,
@@ -294,6 +298,10 @@ impl Changer {
                 return Err(ChangeError::Trash { path, source });
             }
         }
+        if kind == ChangeKind::Detach && on_failure == OnFailure::Forward && self.is_overtaken(step) {
+            self.take_back(step);
+            return Err(ChangeError::Overtaken { id });
+        }
         match moves::files(disk, home, step, on_failure) {
             Ok(()) => Ok(()),
             // After a crash: someone took a file away meanwhile, and what is left of the thread went where it was to go.
@@ -301,6 +309,7 @@ impl Changer {
             Err(e) => {
                 if let Some(manifest) = step.trash.as_ref().filter(|_| kind != ChangeKind::Restore && e.is_settled()) {
                     let _ = trash::drop_entry(disk, home, manifest);
+                    self.drop_staged(kind, step);
                 }
                 Err(e.into())
             }
@@ -315,6 +324,14 @@ impl Changer {
             return Ok(told);
         }
         moves::sync(disk, home, moved.iter().copied()).map_err(|e| e.to_string())?;
+        for path in moved.iter().flat_map(|step| &step.removes) {
+            match disk.remove(&home.join(path)) {
+                Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
+                    return Err(format!("{} is still there: {e}", path.display()));
+                }
+                Ok(()) | Err(_) => {}
+            }
+        }
         let Held { codex, names } = held;
         if let Some((_lock, mut file)) = names {
             let mut changed = false;
@@ -403,6 +420,6 @@ impl Changer {
 }
 
 /// A word for a journal that no other process takes at the same moment: the locks of its threads are held.
-fn uuid(ids: &[ThreadId]) -> String {
+pub(super) fn uuid(ids: &[ThreadId]) -> String {
     ids.first().map(ToString::to_string).unwrap_or_default()
 }

@@ -15,7 +15,7 @@ use threadkeep_rollout::name_index::NameLine;
 use threadkeep_rollout::seam::{Disk, DiskFile, OpenMode};
 
 use super::ChangeKind;
-use super::trash::Manifest;
+use super::trash::{Manifest, TrashedFile};
 
 /// The folder of journals, in a home.
 pub const FOLDER: &str = "threadkeep/journal";
@@ -43,6 +43,12 @@ pub struct Step {
     pub thread_id: ThreadId,
     /// Its files: all or none.
     pub moves: Vec<Move>,
+    /// Files that go when the others have come: what took their place; relative to the home.
+    #[serde(default)]
+    pub removes: Vec<PathBuf>,
+    /// Files with so many bytes that the change was made from: where one has others after a crash, it is taken back.
+    #[serde(default)]
+    pub made_from: Vec<TrashedFile>,
     /// What the trash says of it; for a thread that goes there or comes from there.
     pub trash: Option<Manifest>,
     /// What becomes of its lines in the name index.
@@ -157,6 +163,10 @@ impl Journal {
         }
         // A journal moves files of its home and nothing else.
         let inside = |p: &Path| p.components().all(|c| matches!(c, std::path::Component::Normal(_)));
+        let removed = journal.steps.iter().flat_map(|s| &s.removes).find(|p| !inside(p));
+        if let Some(path) = removed {
+            return Err(unknown(format!("it removes {}", path.display())));
+        }
         match journal.steps.iter().flat_map(|s| &s.moves).find(|m| !inside(&m.from) || !inside(&m.to)) {
             Some(m) => Err(unknown(format!("it moves {} to {}", m.from.display(), m.to.display()))),
             None => Ok(Some(journal)),

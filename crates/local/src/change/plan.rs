@@ -7,6 +7,7 @@ use threadkeep_record::ThreadId;
 use threadkeep_rollout::facts::Depth;
 use threadkeep_rollout::writer_lock::LockError;
 
+use super::detach::Standing;
 use super::relations::Relations;
 use super::steps::{Look, Planned};
 use super::trash::Trash;
@@ -75,6 +76,9 @@ impl Changer {
     /// Looks at the home, and tells what a change of these threads would do.
     #[must_use]
     pub fn plan(&self, kind: ChangeKind, ids: &[ThreadId], cascade: Cascade) -> Plan {
+        if kind == ChangeKind::Detach {
+            return self.plan_detached(ids);
+        }
         let catalog = Catalog::open(&self.home, self.sqlite_home.as_ref(), self.index.as_ref());
         let trash = Trash::read(&*self.disk, self.home.path());
         let look = Look { changer: self, catalog: &catalog, trash: trash.as_ref().map_err(ToString::to_string) };
@@ -113,6 +117,35 @@ impl Changer {
             notes.push(format!("cannot read the trash: {e}"));
         }
         Plan { kind, threads, notes }
+    }
+}
+
+impl Changer {
+    fn plan_detached(&self, ids: &[ThreadId]) -> Plan {
+        let catalog = self.look();
+        let look = Look { changer: self, catalog: &catalog, trash: Err(String::new()) };
+        let relations = Relations::of(&catalog);
+        let one = |id: &ThreadId| {
+            let planned = self.plan_detach(*id, &relations);
+            let held = catalog.locks.holder(*id);
+            let (decision, files) = match (planned, held) {
+                (Err(e), _) => (Decision::Refuse(e), vec![]),
+                (Ok(d), _) if d.standing != Standing::OtherThreads => (Decision::Stay, vec![]),
+                (Ok(_), Some(holder)) => {
+                    (Decision::Refuse(LockError::Held { id: *id, holder: Some(holder) }.into()), vec![])
+                }
+                (Ok(d), None) => (Decision::Take, d.files),
+            };
+            let file = |f: super::trash::TrashedFile| PlannedFile { from: f.path, to: None, bytes: f.bytes };
+            let title = look.facts(*id).and_then(|(name, preview)| name.or(preview));
+            let files = files.into_iter().map(file).collect();
+            PlannedThread { id: *id, title, decision, because_of: None, files, names: 0 }
+        };
+        let mut seen = HashSet::new();
+        let threads = ids.iter().filter(|id| seen.insert(**id)).map(one).collect();
+        let mut notes = catalog.notes.clone();
+        notes.extend(catalog.late_notes());
+        Plan { kind: ChangeKind::Detach, threads, notes }
     }
 }
 

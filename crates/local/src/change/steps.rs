@@ -149,9 +149,16 @@ impl Look<'_> {
             return Err(ChangeError::Trash { path, source: std::io::Error::other(e.clone()) });
         }
         let Some(entry) = self.entry(id) else { return Err(ChangeError::NotInTrash { id }) };
-        // Files of an entry of a detached thread stand beside the thread that is there.
-        if !entry.files.is_empty() && self.catalog.group(id).is_some() {
-            return Err(ChangeError::IsThere { id });
+        match (&entry.replaced, self.catalog.group(id)) {
+            // The rollout that took the place of these files goes when they come back, if it says nothing else.
+            (Some(new), Some(group)) => {
+                let there = group.files.iter().map(|f| &self.catalog.files[*f as usize]);
+                if there.clone().any(|f| f.path() == new.path && f.size != new.bytes) || there.count() > 1 {
+                    return Err(ChangeError::WentOn { id });
+                }
+            }
+            (None, Some(_)) if !entry.files.is_empty() => return Err(ChangeError::IsThere { id }),
+            _ => {}
         }
         let file = |f: &TrashedFile| PlannedFile { from: entry.place(f), to: Some(f.path.clone()), bytes: f.bytes };
         Ok(Planned { files: entry.files.iter().map(file).collect(), names: entry.names.len(), head: None })
@@ -161,7 +168,7 @@ impl Look<'_> {
 const ARCHIVE: &str = "archived_sessions";
 
 /// The plain form of a rollout's path.
-fn plain(path: &Path) -> PathBuf {
+pub(super) fn plain(path: &Path) -> PathBuf {
     if path.extension().is_some_and(|e| e == "zst") { path.with_extension("") } else { path.to_owned() }
 }
 
@@ -207,26 +214,48 @@ impl Making<'_> {
                     Some(head) => Codex::Place { archived_at, rollout_path: self.absolute(head) },
                     None => Codex::Stay,
                 };
-                Ok(Step { thread_id: id, moves, trash: None, names: Names::Stay, codex })
+                Ok(Step {
+                    thread_id: id,
+                    moves,
+                    removes: vec![],
+                    made_from: vec![],
+                    trash: None,
+                    names: Names::Stay,
+                    codex,
+                })
             }
             ChangeKind::Delete => {
                 let manifest = self.manifest(id, number, &planned)?;
                 let file = |f: &TrashedFile| Move { from: f.path.clone(), to: manifest.place(f) };
                 let moves = manifest.files.iter().map(file).collect();
-                Ok(Step { thread_id: id, moves, trash: Some(manifest), names: Names::Take, codex: Codex::Delete })
+                let (names, codex) = (Names::Take, Codex::Delete);
+                Ok(Step {
+                    thread_id: id,
+                    moves,
+                    removes: vec![],
+                    made_from: vec![],
+                    trash: Some(manifest),
+                    names,
+                    codex,
+                })
             }
             ChangeKind::Restore => {
                 let manifest = self.look.entry(id).cloned().ok_or(ChangeError::NotInTrash { id })?;
                 let names = Names::Put(manifest.names.clone());
-                let codex = Codex::Put(manifest.codex.clone());
-                Ok(Step { thread_id: id, moves, trash: Some(manifest), names, codex })
+                let codex = match manifest.replaced.as_ref().map(|r| &r.rollout_path) {
+                    None => Codex::Put(manifest.codex.clone()),
+                    Some(Some(path)) => Codex::Path { rollout_path: path.clone() },
+                    Some(None) => Codex::Stay,
+                };
+                let removes = manifest.replaced.iter().map(|r| r.path.clone()).collect();
+                Ok(Step { thread_id: id, moves, removes, made_from: vec![], trash: Some(manifest), names, codex })
             }
             ChangeKind::Detach => Err(ChangeError::NotFound { id, archived: Archived::Excluded }),
         }
     }
 
     /// Everything that goes with a thread.
-    fn manifest(&mut self, id: ThreadId, number: u64, planned: &Planned) -> Result<Manifest, ChangeError> {
+    pub fn manifest(&mut self, id: ThreadId, number: u64, planned: &Planned) -> Result<Manifest, ChangeError> {
         let home = self.look.changer.home.path();
         let none = Trash::default();
         let trash = self.look.trash.as_ref().map_or(&none, |t| *t);
@@ -246,12 +275,13 @@ impl Making<'_> {
             names: self.names.as_mut().map(|names| names.take(id)).unwrap_or_default(),
             codex: self.codex.map_or(Ok(vec![]), |codex| codex.rows_of(id))?,
             index: index.unwrap_or_default(),
+            replaced: None,
             goals: goals(home, id),
         })
     }
 
     /// A path as Codex writes it: below the home without links, which the two folders may be.
-    fn absolute(&self, below: &Path) -> String {
+    pub fn absolute(&self, below: &Path) -> String {
         let home = self.look.changer.home.path();
         let real = std::fs::canonicalize(home).unwrap_or_else(|_| home.to_owned());
         real.join(below).to_string_lossy().into_owned()

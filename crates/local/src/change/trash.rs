@@ -49,8 +49,22 @@ pub struct Manifest {
     pub codex: Vec<SavedRow>,
     /// What our own index alone had of it.
     pub index: Vec<SavedRow>,
+    /// For a thread that was detached: what took the place of its files.
+    #[serde(default)]
+    pub replaced: Option<Replaced>,
     /// Its goals in Codex's database of goals, which stay there: for whoever wants to read them.
     pub goals: Vec<SavedRow>,
+}
+
+/// The rollout that took the place of others.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Replaced {
+    /// Where it is, relative to the home.
+    pub path: PathBuf,
+    /// Bytes that it was made with: a longer one was written to since.
+    pub bytes: u64,
+    /// Where Codex looked for the thread before.
+    pub rollout_path: Option<String>,
 }
 
 /// A file in the trash.

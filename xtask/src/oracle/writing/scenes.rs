@@ -2,6 +2,7 @@
 
 pub mod alternate;
 pub mod compressed;
+pub mod detached;
 pub mod forks;
 pub mod locks;
 pub mod names;
