@@ -70,6 +70,8 @@ pub enum Command {
     Rename(RenameArgs),
     /// Make a thread with the history of another
     Fork(ForkArgs),
+    /// Take the last turns of a thread back
+    Revert(RevertArgs),
     /// Build the index anew from the files, and tell what changed; nothing ever needs it
     Reindex(ReindexArgs),
     /// Homes of agent tasks: prepare, run, resume, clean up
@@ -118,6 +120,21 @@ pub struct ForkArgs {
     /// Only show what would be done
     #[arg(long)]
     pub dry_run: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct RevertArgs {
+    /// The thread: id, unique prefix of one, or name
+    pub thread: String,
+    /// The first turn that is taken back (number or id); all behind it are, too
+    #[arg(long, value_name = "TURN")]
+    pub before_turn: String,
+    /// Only show what would be done
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Do not ask
+    #[arg(long)]
+    pub yes: bool,
 }
 
 /// Which threads.

@@ -1,6 +1,7 @@
 //! The subcommands, one file each.
 
 pub mod change;
+pub mod confirm;
 pub mod fork;
 pub mod generate;
 pub mod home;
@@ -8,6 +9,7 @@ pub mod list;
 pub mod reindex;
 pub mod rename;
 pub mod resume;
+pub mod revert;
 pub mod search;
 pub mod show;
 pub mod stats;

@@ -51,6 +51,7 @@ fn main() -> ExitCode {
         Command::Resume(a) => cmd::resume::run(&cli.global, a, &mut out),
         Command::Rename(a) => cmd::rename::run(&cli.global, a, &mut out),
         Command::Fork(a) => cmd::fork::run(&cli.global, a, &mut out),
+        Command::Revert(a) => cmd::revert::run(&cli.global, a, &mut out),
         Command::Reindex(a) => cmd::reindex::run(&cli.global, a, &mut out),
         Command::Home(a) => cmd::home::run(&cli.global, a, &mut out),
         Command::Completions(a) => cmd::generate::completions(a, &mut out),

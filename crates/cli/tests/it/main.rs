@@ -33,6 +33,7 @@ mod output;
 mod readonly;
 mod rename;
 mod resume;
+mod revert;
 mod search;
 mod show;
 mod state;
