@@ -82,6 +82,8 @@ pub enum Command {
     Restore(RestoreArgs),
     /// What is in the trash, and emptying it
     Trash(TrashArgs),
+    /// Take the last turns of a thread back
+    Revert(RevertArgs),
     /// Build the index anew from the files, and tell what changed; nothing ever needs it
     Reindex(ReindexArgs),
     /// Homes of agent tasks: prepare, run, resume, clean up
@@ -130,6 +132,21 @@ pub struct ForkArgs {
     /// Only show what would be done
     #[arg(long)]
     pub dry_run: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct RevertArgs {
+    /// The thread: id, unique prefix of one, or name
+    pub thread: String,
+    /// The first turn that is taken back (number or id); all behind it are, too
+    #[arg(long, value_name = "TURN")]
+    pub before_turn: String,
+    /// Only show what would be done
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Accepted as elsewhere; every record stays, so nothing is asked
+    #[arg(long, short = 'y', hide = true)]
+    pub yes: bool,
 }
 
 /// Threads that are changed, and how.

@@ -14,6 +14,7 @@ pub mod reindex;
 pub mod rename;
 pub mod restore;
 pub mod resume;
+pub mod revert;
 pub mod search;
 pub mod show;
 pub mod stats;

@@ -56,6 +56,7 @@ fn main() -> ExitCode {
         Command::Delete(a) => cmd::delete::run(&cli.global, a, &mut out),
         Command::Detach(a) => cmd::detach::run(&cli.global, a, &mut out),
         Command::Restore(a) => cmd::restore::run(&cli.global, a, &mut out),
+        Command::Revert(a) => cmd::revert::run(&cli.global, a, &mut out),
         Command::Trash(a) => cmd::trash::run(&cli.global, a, &mut out),
         Command::Reindex(a) => cmd::reindex::run(&cli.global, a, &mut out),
         Command::Home(a) => cmd::home::run(&cli.global, a, &mut out),

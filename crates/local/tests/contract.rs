@@ -57,11 +57,13 @@ impl StoreHarness for Local {
 mod with_an_index {
     use super::*;
     testkit::suite!(Local::new(Some(IndexPlace::Home)));
+    testkit::lifecycle_suite!(Local::new(Some(IndexPlace::Home)));
     testkit::machine!(Local::new(Some(IndexPlace::Home)));
 }
 
 mod without_a_database {
     use super::*;
     testkit::suite!(Local::new(None));
+    testkit::lifecycle_suite!(Local::new(None));
     testkit::machine!(Local::new(None));
 }

@@ -60,7 +60,8 @@ pub fn run(global: &Global, kind: ChangeKind, args: &ChangeArgs, out: &mut Out) 
             (changer, plan)
         })
         .collect();
-    let asks = kind == ChangeKind::Delete || args.is_filtered() || args.cascade;
+    // What is moved can be moved back; what a filter chose was not named by anybody.
+    let asks = kind == ChangeKind::Delete || args.is_filtered();
     carry_out(kind, plans, chosen.missing, Asking { dry_run: args.dry_run, asks: asks && !args.yes }, out)
 }
 

@@ -61,14 +61,18 @@ pub fn run(global: &Global, args: &ForkArgs, out: &mut Out) -> Done {
     Ok(0)
 }
 
+/// What a turn is called.
+pub fn id_of(turn: &TurnEntry) -> String {
+    turn.id.clone().unwrap_or_else(|| format!("rollout-{}", turn.record))
+}
+
 /// The id of a turn that is given by number or id.
-fn turn(open: &OpenThread, given: &str) -> Result<String, Failure> {
+pub fn turn(open: &OpenThread, given: &str) -> Result<String, Failure> {
     let index = open.turn_index();
-    let id = |t: &TurnEntry| t.id.clone().unwrap_or_else(|| format!("rollout-{}", t.record));
     let by_number = given.parse::<u64>().ok();
     let numbered = index.turns.iter().find(|t| Some(t.number) == by_number && !t.taken_back);
-    match numbered.or_else(|| index.turns.iter().find(|t| id(t) == given)) {
-        Some(found) => Ok(id(found)),
+    match numbered.or_else(|| index.turns.iter().find(|t| id_of(t) == given)) {
+        Some(found) => Ok(id_of(found)),
         None => Err(Failure::new(Kind::NotFound, format!("the thread has no turn {given}"))
             .hint("`threadkeep show` numbers the turns of a thread")),
     }

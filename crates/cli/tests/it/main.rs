@@ -34,6 +34,7 @@ mod output;
 mod readonly;
 mod rename;
 mod resume;
+mod revert;
 mod search;
 mod show;
 mod state;

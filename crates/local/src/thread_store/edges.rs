@@ -8,6 +8,7 @@ use threadkeep_rollout::par;
 use threadkeep_store::{EdgeStatus, Relation, SpawnEdge, StoreResult};
 
 use super::{Inner, internal};
+use crate::catalog::Catalog;
 use crate::list::{candidates, load};
 
 impl Inner {
@@ -53,9 +54,15 @@ impl Inner {
             let (_, row) = load(&catalogs, *c, Depth::Head)?;
             Some((row.thread.id?, row.thread.parent_id?))
         });
+        // A thread that was deleted here is nobody's parent any more, whatever the headers of those that it started say.
+        let stands = |parent: ThreadId| {
+            let there = |c: &Catalog| c.group(parent).is_some() || c.ghosts.contains_key(&parent);
+            catalogs.iter().any(there) || !catalogs.iter().any(|c| c.apart.contains(&parent))
+        };
         let open = |(child, parent)| (child, SpawnEdge { parent, child, status: EdgeStatus::Open });
-        let mut all: BTreeMap<ThreadId, SpawnEdge> = rows.into_iter().flatten().map(open).collect();
-        for (parent, child) in catalogs.iter().flat_map(crate::catalog::Catalog::db_edges) {
+        let told = rows.into_iter().flatten().filter(|(_, parent)| stands(*parent));
+        let mut all: BTreeMap<ThreadId, SpawnEdge> = told.map(open).collect();
+        for (parent, child) in catalogs.iter().flat_map(Catalog::db_edges) {
             all.entry(child).or_insert(SpawnEdge { parent, child, status: EdgeStatus::Open });
         }
         // The index is a hint: what it cannot tell now, the headers tell.
