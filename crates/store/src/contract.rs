@@ -189,6 +189,7 @@ pub trait ThreadStore: Debug + Send + Sync {
     /// of the same call need goes with them, in whatever order they are given.
     async fn delete_threads(&self, thread_ids: &[ThreadId]) -> Vec<ThreadOutcome> {
         let mut results: Vec<Option<StoreResult<()>>> = thread_ids.iter().map(|_| None).collect();
+        let first = |place: usize| !thread_ids[..place].contains(&thread_ids[place]);
         let needed = |r: &Option<StoreResult<()>>| match r {
             None => true,
             Some(Err(ThreadStoreError::InvalidRequest { message })) => message.starts_with("cannot delete thread"),
@@ -197,16 +198,20 @@ pub trait ThreadStore: Debug + Send + Sync {
         // Each round may free threads that were needed before it.
         loop {
             let mut gone = 0;
-            for (thread_id, result) in thread_ids.iter().zip(&mut results) {
+            for (place, result) in results.iter_mut().enumerate().filter(|(place, _)| first(*place)) {
                 if needed(result) {
-                    let done = self.delete_thread(*thread_id).await;
+                    let done = self.delete_thread(thread_ids[place]).await;
                     gone += usize::from(done.is_ok());
                     *result = Some(done);
                 }
             }
-            if gone == 0 || !results.iter().any(needed) {
+            if gone == 0 {
                 break;
             }
+        }
+        // What is named again is tried again.
+        for (place, result) in results.iter_mut().enumerate().filter(|(place, _)| !first(*place)) {
+            *result = Some(self.delete_thread(thread_ids[place]).await);
         }
         let told = |(thread_id, result): (&ThreadId, Option<StoreResult<()>>)| ThreadOutcome {
             thread_id: *thread_id,

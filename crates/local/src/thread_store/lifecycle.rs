@@ -1,6 +1,7 @@
 //! Putting threads away, taking them out again, removing them (`thread-store.md` 6.9). Done by [`Changer`]: journalled,
 //! under the locks of the threads, deleted ones into the trash.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use threadkeep_record::ThreadId;
@@ -47,12 +48,21 @@ impl Inner {
         }
     }
 
+    /// What became of each thread, in the order given. One that is named twice is tried twice.
     fn change(&self, kind: ChangeKind, ids: &[ThreadId]) -> Vec<ThreadOutcome> {
         let told = |o: crate::change::Outcome| ThreadOutcome {
             thread_id: o.id,
             result: o.result.map(|_| ()).map_err(change_error),
         };
-        self.changer().apply(kind, ids).into_iter().map(told).collect()
+        let mut seen = HashSet::new();
+        let mut outcomes: Vec<ThreadOutcome> = self.changer().apply(kind, ids).into_iter().map(told).collect();
+        for (place, id) in ids.iter().enumerate() {
+            if !seen.insert(*id) {
+                let again = self.changer().apply(kind, &[*id]).into_iter().map(told);
+                outcomes.splice(place..place, again);
+            }
+        }
+        outcomes
     }
 
     fn change_one(&self, kind: ChangeKind, id: ThreadId) -> StoreResult<()> {
