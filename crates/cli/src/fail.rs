@@ -164,6 +164,8 @@ pub fn kind_of(e: &ChangeError) -> Kind {
         | ChangeError::TranscriptGone { .. }
         | ChangeError::NotInTrash { .. } => Kind::NotFound,
         ChangeError::IsThere { .. }
+        | ChangeError::WentOn { .. }
+        | ChangeError::Overtaken { .. }
         | ChangeError::Needed { .. }
         | ChangeError::OtherName { .. }
         | ChangeError::NoTime { .. }

@@ -7,9 +7,10 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use threadkeep_local::change::trash::{MANIFEST, Trash};
+use threadkeep_local::change::journal::{Codex, Journal, Move, Names, Step};
+use threadkeep_local::change::trash::{MANIFEST, Manifest, Replaced, Trash, TrashedFile};
 use threadkeep_local::change::{Cascade, ChangeKind, Changer, Decision};
-use threadkeep_record::ThreadId;
+use threadkeep_record::{ThreadId, UtcMillis};
 use threadkeep_rollout::Home;
 use threadkeep_rollout::sim::{Crash, Failure, SimDisk};
 
@@ -242,6 +243,11 @@ fn any_failing_call_leaves_a_thread_at_one_place_or_something_to_finish() {
                 }
                 let what = format!("{kind:?}, {failure:?} at call {at}: {outcomes:?}");
                 let unfinished = Changer::unfinished(&world.sim, &world.home());
+                for crash in Crash::ALL.into_iter().chain([Crash::InOrder(1), Crash::AnyOrder(1), Crash::AnyOrder(2)]) {
+                    let image = world.sim.crashed(crash);
+                    drop(world.changer(&image).finish());
+                    world.check_settled(&image, &format!("{what}, then {crash:?}"));
+                }
                 if !unfinished {
                     for (outcome, thread) in outcomes.iter().zip([ONE, TWO]) {
                         let side = world.side(&world.sim, thread, &what);
@@ -253,5 +259,88 @@ fn any_failing_call_leaves_a_thread_at_one_place_or_something_to_finish() {
                 world.check_settled(&world.sim, &what);
             }
         }
+    }
+}
+
+/// The swap of a detached thread, begun and cut off at every call: afterwards the new rollout stands and the old one is in
+/// the trash; and where the old one was written to meanwhile, everything is as it was.
+#[test]
+fn a_detached_thread_is_swapped_whole_or_not_at_all() {
+    let day = "sessions/2026/08/20";
+    let (old, new) = (
+        format!("{day}/rollout-2026-08-20T01-10-00-{ONE}.jsonl"),
+        format!("{day}/rollout-2026-08-20T01-10-00-{ONE}_{SEGMENT}.jsonl"),
+    );
+    let temporary = format!("{day}/detach-{SEGMENT}.tmp");
+    for overtaken in [false, true] {
+        let mut ended = false;
+        for at in 0..CALLS {
+            let real = tempfile::tempdir().unwrap();
+            let home = std::fs::canonicalize(real.path()).unwrap();
+            let sim = SimDisk::default();
+            let was: &[u8] = if overtaken { b"the old one, and more\n" } else { b"the old one\n" };
+            sim.put(&home.join(&old), Some(was));
+            sim.put(&home.join(&temporary), Some(b"the new one\n"));
+            let trashed = TrashedFile { path: old.clone().into(), bytes: 12 };
+            let manifest = Manifest {
+                format: 1,
+                entry: ONE.into(),
+                thread_id: id(ONE),
+                name: None,
+                preview: None,
+                deleted_at: UtcMillis(1),
+                number: 0,
+                files: vec![trashed.clone()],
+                names: vec![],
+                codex: vec![],
+                index: vec![],
+                replaced: Some(Replaced { path: new.clone().into(), bytes: 12, rollout_path: None }),
+                goals: vec![],
+            };
+            let place = manifest.place(&trashed);
+            let step = Step {
+                thread_id: id(ONE),
+                moves: vec![
+                    Move { from: temporary.clone().into(), to: new.clone().into() },
+                    Move { from: old.clone().into(), to: place.clone() },
+                ],
+                removes: vec![],
+                made_from: vec![trashed],
+                trash: Some(manifest),
+                names: Names::Stay,
+                codex: Codex::Stay,
+            };
+            let journal = Journal { format: 1, kind: ChangeKind::Detach, at: UtcMillis(1), steps: vec![step] };
+            journal.write(&sim, &home, "1").unwrap();
+            let changer = |sim: &SimDisk| Changer {
+                disk: Arc::new(sim.clone()),
+                ..Changer::new(Home::new(home.clone()), None, None)
+            };
+            sim.power_off_at(at);
+            drop(changer(&sim).finish());
+            ended = !sim.is_off();
+            let seeds = (0..6).flat_map(|n| [Crash::InOrder(n), Crash::AnyOrder(n)]);
+            for crash in Crash::ALL.into_iter().chain(seeds) {
+                let image = sim.crashed(crash);
+                drop(changer(&image).finish());
+                let has = |path: &Path| image.contents(&home.join(path));
+                let what = format!("off at {at}, {crash:?}, overtaken {overtaken}: {:?}", image.names());
+                assert!(has(Path::new(&temporary)).is_none(), "{what}");
+                assert!(!Changer::unfinished(&image, &home), "{what}");
+                if overtaken {
+                    assert_eq!(has(Path::new(&old)).as_deref(), Some(was), "{what}");
+                    assert!(has(Path::new(&new)).is_none() && has(&place).is_none(), "{what}");
+                } else {
+                    assert_eq!(has(Path::new(&new)).as_deref(), Some(&b"the new one\n"[..]), "{what}");
+                    assert_eq!(has(&place).as_deref(), Some(was), "{what}");
+                    assert!(has(Path::new(&old)).is_none(), "{what}");
+                    assert_eq!(Trash::read(&image, &home).unwrap().entries.len(), 1, "{what}");
+                }
+            }
+            if ended {
+                break;
+            }
+        }
+        assert!(ended, "more than {CALLS} calls");
     }
 }

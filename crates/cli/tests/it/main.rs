@@ -11,6 +11,7 @@ mod changes;
 mod completeness;
 mod cursor;
 mod damage;
+mod detach;
 mod filters;
 mod fixtures;
 mod foreign;

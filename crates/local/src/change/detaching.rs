@@ -133,6 +133,7 @@ impl Changer {
                 let _ = self.disk.rename_new(&to, &from);
             }
         }
+        let _ = super::moves::sync(&*self.disk, self.home.path(), std::iter::once(step));
         self.drop_staged(ChangeKind::Detach, step);
         if let Some(manifest) = &step.trash {
             let _ = super::trash::drop_entry(&*self.disk, self.home.path(), manifest);
@@ -142,7 +143,8 @@ impl Changer {
     /// Removes the new rollout that got no name.
     pub(super) fn drop_staged(&self, kind: ChangeKind, step: &Step) {
         if let Some(m) = step.moves.first().filter(|_| kind == ChangeKind::Detach) {
-            let _ = self.disk.remove(&self.home.absolute(&m.from));
+            let staged = self.home.absolute(&m.from);
+            let _ = self.disk.remove(&staged).and_then(|()| self.disk.sync_dir(staged.parent().unwrap_or(&staged)));
         }
     }
 }

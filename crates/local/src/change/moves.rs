@@ -101,6 +101,10 @@ pub fn files(disk: &dyn Disk, home: &Path, step: &Step, on_failure: OnFailure) -
                         });
                     }
                 }
+                // A power loss must not show half of what was taken back, when nothing tells of it any more.
+                if !done.is_empty() {
+                    sync(disk, home, std::iter::once(step))?;
+                }
                 return Err(e);
             }
         }
