@@ -10,6 +10,7 @@ pub mod lineage;
 pub mod locks;
 pub mod name;
 pub mod name_index;
+mod packed;
 pub mod par;
 mod platform;
 pub mod records;

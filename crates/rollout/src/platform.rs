@@ -3,12 +3,16 @@
 #[cfg(target_os = "linux")]
 mod linux;
 #[cfg(target_os = "linux")]
-pub use linux::{all_write_locks, holder_facts, host_name, identity, identity_of, lock_table, read_folder, stat_known};
+pub use linux::{
+    KnownFolder, all_write_locks, holder_facts, host_name, identity, identity_of, lock_table, read_folder, stands,
+};
 
 #[cfg(not(target_os = "linux"))]
 mod other;
 #[cfg(not(target_os = "linux"))]
-pub use other::{all_write_locks, holder_facts, host_name, identity, identity_of, lock_table, read_folder, stat_known};
+pub use other::{
+    KnownFolder, all_write_locks, holder_facts, host_name, identity, identity_of, lock_table, read_folder, stands,
+};
 
 /// What a folder entry is.
 pub enum EntryKind {
