@@ -12,6 +12,7 @@ mod file;
 mod folders;
 mod index;
 pub mod listed;
+mod packed;
 mod paths;
 pub mod place;
 mod platform;

@@ -3,10 +3,13 @@
 //! The row is the caller's text and is only kept here. `print` tells the files it was made from; whoever reads compares
 //! it with the files as they are now, so that a row is never older than what it says.
 
+mod block;
+mod keep;
+
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 
-use rusqlite::{Connection, OptionalExtension, Transaction, params};
+use rusqlite::{Connection, OptionalExtension, Transaction};
 use threadkeep_record::ThreadId;
 
 use crate::place::Placed;
@@ -19,19 +22,6 @@ pub enum Known {
     Ends,
     /// Every record.
     Whole,
-}
-
-impl Known {
-    fn number(self) -> i64 {
-        match self {
-            Self::Ends => 1,
-            Self::Whole => 2,
-        }
-    }
-
-    fn of(number: i64) -> Self {
-        if number >= 2 { Self::Whole } else { Self::Ends }
-    }
 }
 
 /// A thread as lists order and filter it. Times are milliseconds since the Unix epoch.
@@ -139,27 +129,17 @@ impl Index {
             let whole = mark(&transaction, WHOLE)?.is_some();
             let mut statement = transaction.prepare_cached("SELECT id, facet FROM facets")?;
             let facets = statement.query_map([], |r| Ok((r.get(0)?, r.get(1)?)))?.collect::<Result<_, _>>()?;
-            let mut statement = transaction.prepare_cached(
-                "SELECT thread, print, depth, row, facet, updated_at, created_at, recency_at, mtime, parent FROM listed \
-                 ORDER BY thread",
-            )?;
-            let mut threads = Vec::new();
+            let mut statement = transaction.prepare_cached("SELECT first, threads FROM listed ORDER BY first")?;
+            let mut threads: Vec<Listed> = Vec::new();
             let mut rows = statement.query([])?;
             while let Some(r) = rows.next()? {
-                let id = |i| r.get_ref(i).ok().and_then(|v| v.as_blob().ok()?.try_into().ok()).map(ThreadId::from_bytes);
-                // An id of another length is of no release; its thread counts as not kept.
-                let Some(thread) = id(0) else { continue };
-                threads.push(Listed {
-                    thread,
-                    print: r.get::<_, i64>(1)?.cast_unsigned(),
-                    known: Known::of(r.get(2)?),
-                    row: r.get(3)?,
-                    facet: r.get(4)?,
-                    updated_at: r.get(5)?,
-                    created_at: r.get(6)?,
-                    recency_at: r.get(7)?,
-                    mtime: r.get(8)?,
-                    parent: id(9),
+                let Some(first) = block::first(r.get_ref(0)?.as_blob().unwrap_or(&[])) else { continue };
+                // Threads that belong to a block are in no other.
+                while threads.pop_if(|l| l.thread >= first).is_some() {}
+                block::unpack(r.get_ref(1)?.as_blob().unwrap_or(&[]), &mut |l| {
+                    if l.thread >= first && threads.last().is_none_or(|last| last.thread < l.thread) {
+                        threads.push(l);
+                    }
                 });
             }
             Ok(Listing { threads, facets, whole })
@@ -253,70 +233,6 @@ impl Index {
         })
     }
 
-    /// Keeps threads and forgets others, in one transaction. `finished` also says that the whole home was read.
-    ///
-    /// # Errors
-    ///
-    /// As [`IndexError`] says; then nothing was changed.
-    pub fn keep(&self, keep: &[Keep], forget: &[ThreadId], finished: Finished) -> Result<Changed, IndexError> {
-        self.transact("keeping what lists need", |transaction| {
-            let mut changed = Changed::default();
-            let mut facets: HashMap<&str, i64> = HashMap::new();
-            for k in keep {
-                let facet = match facets.get(&*k.facet) {
-                    Some(facet) => *facet,
-                    None => *facets.entry(&k.facet).or_insert(facet(transaction, &k.facet)?),
-                };
-                changed += put(transaction, k, facet)?;
-            }
-            for thread in forget {
-                changed.dropped += u64::from(drop_listed(transaction, *thread)?);
-            }
-            match finished {
-                Finished::Yes => {
-                    transaction.execute("DELETE FROM facets WHERE id NOT IN (SELECT facet FROM listed)", [])?;
-                    set_mark(transaction, WHOLE, "1")?;
-                }
-                Finished::NotYet => {}
-            }
-            Ok(changed)
-        })
-    }
-
-    /// How many of these threads are kept.
-    ///
-    /// # Errors
-    ///
-    /// As [`IndexError`] says.
-    pub fn count_listed(&self, threads: &[ThreadId]) -> Result<u64, IndexError> {
-        self.run("counting threads", |connection| {
-            let mut statement = connection.prepare_cached("SELECT 1 FROM listed WHERE thread = ?1")?;
-            let mut count = 0;
-            for thread in threads {
-                count += u64::from(statement.exists([thread.as_bytes()])?);
-            }
-            Ok(count)
-        })
-    }
-
-    /// What [`keep`](Self::keep) would change. Nothing is written.
-    ///
-    /// # Errors
-    ///
-    /// As [`IndexError`] says.
-    pub fn compare(&self, keep: &[Keep]) -> Result<Changed, IndexError> {
-        self.run("comparing what lists need", |connection| {
-            let mut changed = Changed::default();
-            for k in keep {
-                match before(connection, k.listed.thread)? {
-                    Some(b) => changed.fixed += u64::from(b.differs(k)),
-                    None => changed.added += 1,
-                }
-            }
-            Ok(changed)
-        })
-    }
-
     /// Forgets all that is kept for lists. What was decided and observed of threads stays.
     ///
     /// # Errors
@@ -356,116 +272,4 @@ pub(crate) fn mark(connection: &Connection, name: &str) -> rusqlite::Result<Opti
 
 pub(crate) fn set_mark(transaction: &Transaction<'_>, name: &str, value: &str) -> rusqlite::Result<()> {
     transaction.prepare_cached("INSERT OR REPLACE INTO marks VALUES (?1, ?2)")?.execute([name, value]).map(drop)
-}
-
-fn facet(transaction: &Transaction<'_>, text: &str) -> rusqlite::Result<i64> {
-    let mut find = transaction.prepare_cached("SELECT id FROM facets WHERE facet = ?1")?;
-    if let Some(id) = find.query_row([text], |r| r.get(0)).optional()? {
-        return Ok(id);
-    }
-    transaction.prepare_cached("INSERT INTO facets (facet) VALUES (?1)")?.execute([text])?;
-    Ok(transaction.last_insert_rowid())
-}
-
-/// What was said of a thread before.
-struct Before {
-    number: i64,
-    known: Known,
-    facet: String,
-    row: String,
-    preview: Option<String>,
-}
-
-impl Before {
-    /// Whether something else was said. What was not read then was not said.
-    fn differs(&self, k: &Keep) -> bool {
-        self.known >= k.listed.known && (self.facet != k.facet || self.row != k.row || self.preview != k.preview)
-    }
-}
-
-fn before(connection: &Connection, thread: ThreadId) -> rusqlite::Result<Option<Before>> {
-    connection
-        .prepare_cached(
-            "SELECT listed.row, depth, facets.facet, rows.thread, preview FROM listed JOIN rows USING (row) \
-             JOIN facets ON facets.id = listed.facet LEFT JOIN texts USING (row) WHERE listed.thread = ?1",
-        )?
-        .query_row([thread.as_bytes()], |r| {
-            Ok(Before {
-                number: r.get(0)?,
-                known: Known::of(r.get(1)?),
-                facet: r.get(2)?,
-                row: r.get(3)?,
-                preview: r.get(4)?,
-            })
-        })
-        .optional()
-}
-
-fn put(transaction: &Transaction<'_>, k: &Keep, facet: i64) -> rusqlite::Result<Changed> {
-    let l = &k.listed;
-    let before = before(transaction, l.thread)?;
-    let mut changed = Changed::default();
-    let row = match &before {
-        Some(b) => {
-            changed.fixed = u64::from(b.differs(k));
-            let row = params![b.number];
-            transaction
-                .prepare_cached("UPDATE rows SET thread = ?2 WHERE row = ?1")?
-                .execute(params![b.number, k.row])?;
-            transaction.prepare_cached("DELETE FROM depends WHERE row = ?1")?.execute(row)?;
-            transaction.prepare_cached("DELETE FROM touched WHERE row = ?1")?.execute(row)?;
-            b.number
-        }
-        None => {
-            changed.added = 1;
-            transaction.prepare_cached("INSERT INTO rows (thread) VALUES (?1)")?.execute([&k.row])?;
-            transaction.last_insert_rowid()
-        }
-    };
-    transaction.prepare_cached("INSERT OR REPLACE INTO texts VALUES (?1, ?2, ?3)")?.execute(params![
-        row,
-        k.preview,
-        i64::from(k.cut == Cut::Yes)
-    ])?;
-    transaction
-        .prepare_cached("INSERT OR REPLACE INTO listed VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)")?
-        .execute(params![
-            l.thread.as_bytes(),
-            l.print.cast_signed(),
-            l.known.number(),
-            row,
-            facet,
-            l.updated_at,
-            l.created_at,
-            l.recency_at,
-            l.mtime,
-            l.parent.as_ref().map(ThreadId::as_bytes),
-        ])?;
-    for on in &k.depends {
-        transaction
-            .prepare_cached("INSERT OR IGNORE INTO depends VALUES (?1, ?2)")?
-            .execute(params![row, on.as_bytes()])?;
-    }
-    for path in &k.touched {
-        transaction.prepare_cached("INSERT OR IGNORE INTO touched VALUES (?1, ?2)")?.execute(params![row, path])?;
-    }
-    Ok(changed)
-}
-
-fn drop_listed(transaction: &Transaction<'_>, thread: ThreadId) -> rusqlite::Result<bool> {
-    let row: Option<i64> = transaction
-        .prepare_cached("SELECT row FROM listed WHERE thread = ?1")?
-        .query_row([thread.as_bytes()], |r| r.get(0))
-        .optional()?;
-    let Some(row) = row else { return Ok(false) };
-    for sql in [
-        "DELETE FROM rows WHERE row = ?1",
-        "DELETE FROM texts WHERE row = ?1",
-        "DELETE FROM depends WHERE row = ?1",
-        "DELETE FROM touched WHERE row = ?1",
-    ] {
-        transaction.prepare_cached(sql)?.execute([row])?;
-    }
-    transaction.prepare_cached("DELETE FROM listed WHERE thread = ?1")?.execute([thread.as_bytes()])?;
-    Ok(true)
 }

@@ -10,7 +10,7 @@ pub struct SchemaVersion(pub i32);
 
 impl SchemaVersion {
     /// What this release writes.
-    pub const CURRENT: Self = Self(2);
+    pub const CURRENT: Self = Self(3);
 }
 
 impl fmt::Display for SchemaVersion {
@@ -44,7 +44,7 @@ pub(crate) enum Step {
     Create,
     /// It is used as it is.
     Use,
-    /// An older release of ours made it: the tables that came since are added. What was decided stays.
+    /// An older release of ours made it: tables that are others now, or came since, are made anew. What was decided stays.
     Extend,
     /// It is ours and of no version that ever was: it is emptied and made anew.
     Rebuild,
@@ -60,7 +60,7 @@ impl Mark {
         match (self.application_id, self.contents, self.version) {
             (APPLICATION_ID, _, v) if v > SchemaVersion::CURRENT => Step::LeaveNewer,
             (APPLICATION_ID, Contents::Tables, SchemaVersion::CURRENT) => Step::Use,
-            (APPLICATION_ID, Contents::Tables, SchemaVersion(1)) => Step::Extend,
+            (APPLICATION_ID, Contents::Tables, SchemaVersion(1 | 2)) => Step::Extend,
             (APPLICATION_ID, _, _) => Step::Rebuild,
             (0, Contents::Nothing, SchemaVersion(0)) => Step::Create,
             (_, _, _) => Step::LeaveForeign,
@@ -80,33 +80,28 @@ impl Mark {
     }
 }
 
-/// Every object of the current version, by name, with the version that brought it. Ids are their 16 bytes, times
+/// Every object of the current version, by name, with the version since which it is as it is. All that are not of the
+/// first are hints, which come back from the files. Ids are their 16 bytes, times
 /// milliseconds, structured values JSON text, paths relative to the home where they are in it. `*_decided` is 1 where a
 /// person's or program's patch named the column, so that nothing observed overwrites it (`thread-store.md` 6.8).
 /// `docs/FORMAT.md` says what each table holds.
-const OBJECTS: [(i32, &str, &str); 17] = [
+const OBJECTS: [(i32, &str, &str); 16] = [
     (
-        2,
+        3,
         "depends",
         "CREATE TABLE depends (row INTEGER NOT NULL, on_thread BLOB NOT NULL, PRIMARY KEY (on_thread, row)) STRICT, WITHOUT ROWID",
     ),
-    (2, "depends_by_row", "CREATE INDEX depends_by_row ON depends (row)"),
-    (2, "facets", "CREATE TABLE facets (id INTEGER PRIMARY KEY, facet TEXT NOT NULL UNIQUE) STRICT"),
+    (3, "depends_by_row", "CREATE INDEX depends_by_row ON depends (row)"),
+    (3, "facets", "CREATE TABLE facets (id INTEGER PRIMARY KEY, facet TEXT NOT NULL UNIQUE) STRICT"),
     (
-        2,
+        3,
         "folders",
         "CREATE TABLE folders (path BLOB NOT NULL PRIMARY KEY, dev INTEGER NOT NULL, ino INTEGER NOT NULL, \
          mtime_ns INTEGER NOT NULL, ctime_ns INTEGER NOT NULL, hash INTEGER NOT NULL, files BLOB NOT NULL, folders BLOB NOT NULL) STRICT",
     ),
-    (
-        2,
-        "listed",
-        "CREATE TABLE listed (thread BLOB NOT NULL PRIMARY KEY, print INTEGER NOT NULL, depth INTEGER NOT NULL, \
-         row INTEGER NOT NULL, facet INTEGER NOT NULL, updated_at INTEGER NOT NULL, created_at INTEGER NOT NULL, \
-         recency_at INTEGER NOT NULL, mtime INTEGER NOT NULL, parent BLOB) STRICT, WITHOUT ROWID",
-    ),
-    (2, "marks", "CREATE TABLE marks (mark TEXT NOT NULL PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID"),
-    (2, "rows", "CREATE TABLE rows (row INTEGER PRIMARY KEY, thread TEXT NOT NULL) STRICT"),
+    (3, "listed", "CREATE TABLE listed (first BLOB NOT NULL PRIMARY KEY, threads BLOB NOT NULL) STRICT"),
+    (3, "marks", "CREATE TABLE marks (mark TEXT NOT NULL PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID"),
+    (3, "rows", "CREATE TABLE rows (row INTEGER PRIMARY KEY, thread TEXT NOT NULL) STRICT"),
     (
         1,
         "spawn_edges",
@@ -114,20 +109,18 @@ const OBJECTS: [(i32, &str, &str); 17] = [
          WITHOUT ROWID",
     ),
     (1, "spawn_edges_by_parent", "CREATE INDEX spawn_edges_by_parent ON spawn_edges (parent, status, child)"),
-    (2, "text_blocks", "CREATE TABLE text_blocks (block INTEGER PRIMARY KEY, bytes BLOB NOT NULL) STRICT"),
+    (3, "text_blocks", "CREATE TABLE text_blocks (block INTEGER PRIMARY KEY, bytes BLOB NOT NULL) STRICT"),
     (
-        2,
+        3,
         "text_files",
-        "CREATE TABLE text_files (owner INTEGER PRIMARY KEY, print INTEGER NOT NULL, dev INTEGER NOT NULL, \
-         ino INTEGER NOT NULL, read_to INTEGER NOT NULL, tail INTEGER NOT NULL) STRICT",
+        "CREATE TABLE text_files (block INTEGER PRIMARY KEY, count INTEGER NOT NULL, files BLOB NOT NULL) STRICT",
     ),
-    (2, "text_files_by_ino", "CREATE INDEX text_files_by_ino ON text_files (ino)"),
     (
-        2,
+        3,
         "text_segments",
         "CREATE TABLE text_segments (segment INTEGER PRIMARY KEY, units INTEGER NOT NULL, bytes INTEGER NOT NULL) STRICT",
     ),
-    (2, "texts", "CREATE TABLE texts (row INTEGER PRIMARY KEY, preview TEXT, cut INTEGER NOT NULL) STRICT"),
+    (3, "texts", "CREATE TABLE texts (row INTEGER PRIMARY KEY, preview TEXT, cut INTEGER NOT NULL) STRICT"),
     (
         1,
         "threads",
@@ -139,11 +132,11 @@ const OBJECTS: [(i32, &str, &str); 17] = [
          git_sha TEXT, git_branch TEXT, git_origin_url TEXT, recency_at INTEGER) STRICT",
     ),
     (
-        2,
+        3,
         "touched",
         "CREATE TABLE touched (row INTEGER NOT NULL, path TEXT NOT NULL, PRIMARY KEY (path, row)) STRICT, WITHOUT ROWID",
     ),
-    (2, "touched_by_row", "CREATE INDEX touched_by_row ON touched (row)"),
+    (3, "touched_by_row", "CREATE INDEX touched_by_row ON touched (row)"),
 ];
 
 /// Makes the tables of the current version in an empty database, or in place of those of an older one.
@@ -162,12 +155,18 @@ pub(crate) fn make(transaction: &Transaction<'_>) -> rusqlite::Result<()> {
     transaction.pragma_update(None, "user_version", SchemaVersion::CURRENT.0)
 }
 
-/// Adds the tables that came after `version`.
+/// Makes the tables that are others since `version`, or came after it. Those that a later version gave up would go here,
+/// too; so far none was.
 pub(crate) fn extend(transaction: &Transaction<'_>, version: SchemaVersion) -> rusqlite::Result<()> {
-    for (since, _, sql) in OBJECTS {
-        if since > version.0 {
-            transaction.execute_batch(sql)?;
+    let newer = || OBJECTS.iter().filter(|(since, ..)| *since > version.0);
+    for (_, name, sql) in newer() {
+        if sql.starts_with("CREATE TABLE") {
+            // With it goes what is said of it elsewhere: its indexes.
+            transaction.execute_batch(&format!("DROP TABLE IF EXISTS {name}"))?;
         }
+    }
+    for (_, _, sql) in newer() {
+        transaction.execute_batch(sql)?;
     }
     transaction.pragma_update(None, "user_version", SchemaVersion::CURRENT.0)
 }
@@ -197,6 +196,7 @@ mod tests {
             (APPLICATION_ID, current, Nothing, Step::Rebuild),
             (APPLICATION_ID, 0, Nothing, Step::Rebuild),
             (APPLICATION_ID, 1, Tables, Step::Extend),
+            (APPLICATION_ID, 2, Tables, Step::Extend),
             (APPLICATION_ID, 1, Nothing, Step::Rebuild),
             (APPLICATION_ID, -7, Tables, Step::Rebuild),
             (APPLICATION_ID, current + 1, Tables, Step::LeaveNewer),

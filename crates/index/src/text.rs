@@ -10,7 +10,7 @@
 //!
 //! Nothing here opens a database or starts a thread; [`read_units`] alone opens a file.
 
-mod bytes;
+pub(crate) mod bytes;
 mod fold;
 mod fold_table;
 mod query;

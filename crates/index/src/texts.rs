@@ -3,14 +3,19 @@
 //! A segment never changes. The units of a file that changed are left in their segments, where nobody asks for them any
 //! more, until those are written anew.
 
+mod files;
+
 use std::collections::HashMap;
 use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use rusqlite::{Connection, OptionalExtension, Statement, Transaction, params};
 
 use crate::listed::{mark, set_mark};
 use crate::text::{Query, ReadAt, Segment};
 use crate::{Index, IndexError};
+
+pub use files::{TextFile, TextFiles};
 
 /// Bytes of a segment that stand in one row.
 const BLOCK: usize = 8 << 10;
@@ -23,50 +28,6 @@ const SEGMENTS: &str = "text_segments";
 
 /// The mark that says which number the next file gets.
 const NEXT_OWNER: &str = "next_text_owner";
-
-/// A file whose text is known.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TextFile {
-    /// What its units are called.
-    pub owner: u64,
-    /// Of the file as it was read.
-    pub print: u64,
-    /// Device and inode.
-    pub identity: (u64, u64),
-    /// Up to where its units go, in bytes of the decompressed rollout.
-    pub read_to: u64,
-    /// Of a plain file a hash of its beginning and of what stands before `read_to`, which one that was only appended to
-    /// still has; of others 1 where nothing stands behind `read_to`, else 0.
-    pub check: u64,
-}
-
-/// What is known of the text of a home's files.
-#[derive(Debug, Clone, Default)]
-pub struct TextFiles {
-    /// Print, owner, up to where, and the check, in the order of prints.
-    by_print: Vec<(u64, u64, u64, u64)>,
-}
-
-impl TextFiles {
-    /// Owner, up to where it is known, and check of a file that is as it was read.
-    #[must_use]
-    pub fn get(&self, print: u64) -> Option<(u64, u64, u64)> {
-        let at = self.by_print.binary_search_by_key(&print, |f| f.0).ok()?;
-        self.by_print.get(at).map(|(_, owner, read_to, check)| (*owner, *read_to, *check))
-    }
-
-    /// How many files are known.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        self.by_print.len()
-    }
-
-    /// Whether none is.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.by_print.is_empty()
-    }
-}
 
 /// Byte ranges of whole records in which a text may stand, by owner.
 #[derive(Debug, Clone, Default)]
@@ -84,6 +45,15 @@ impl TextCandidates {
     }
 }
 
+/// What is known of a term.
+#[derive(Debug)]
+pub struct TextHint {
+    /// The files whose text is known.
+    pub files: TextFiles,
+    /// Where in them the term may stand.
+    pub candidates: TextCandidates,
+}
+
 /// A finished segment.
 #[derive(Debug, Clone, Copy)]
 pub struct NewSegment<'s> {
@@ -94,47 +64,6 @@ pub struct NewSegment<'s> {
 }
 
 impl Index {
-    /// The files whose text is known.
-    ///
-    /// # Errors
-    ///
-    /// As [`IndexError`] says.
-    pub fn text_files(&self) -> Result<TextFiles, IndexError> {
-        self.run("reading which texts are known", |connection| {
-            let mut statement = connection.prepare_cached("SELECT print, owner, read_to, tail FROM text_files")?;
-            let mut rows = statement.query([])?;
-            let mut files = TextFiles::default();
-            while let Some(r) = rows.next()? {
-                files.by_print.push((unsigned(r, 0)?, unsigned(r, 1)?, unsigned(r, 2)?, unsigned(r, 3)?));
-            }
-            files.by_print.sort_unstable();
-            Ok(files)
-        })
-    }
-
-    /// The files known with this identity: what is left of one that was appended to, or moved.
-    ///
-    /// # Errors
-    ///
-    /// As [`IndexError`] says.
-    pub fn text_files_of(&self, identity: (u64, u64)) -> Result<Vec<TextFile>, IndexError> {
-        self.run("reading which texts are known", |connection| {
-            let mut statement = connection.prepare_cached(
-                "SELECT owner, print, dev, ino, read_to, tail FROM text_files WHERE ino = ?1 AND dev = ?2",
-            )?;
-            let rows = statement.query_map(params![identity.1.cast_signed(), identity.0.cast_signed()], |r| {
-                Ok(TextFile {
-                    owner: unsigned(r, 0)?,
-                    print: unsigned(r, 1)?,
-                    identity: (unsigned(r, 2)?, unsigned(r, 3)?),
-                    read_to: unsigned(r, 4)?,
-                    check: unsigned(r, 5)?,
-                })
-            })?;
-            rows.collect()
-        })
-    }
-
     /// Where a term may stand. `None` where a segment is damaged: then everything has to be scanned.
     ///
     /// # Errors
@@ -142,24 +71,24 @@ impl Index {
     /// As [`IndexError`] says.
     pub fn text_candidates(&self, query: &Query) -> Result<Option<TextCandidates>, IndexError> {
         self.with("asking where a text may stand", |connection, _| {
+            candidates(&*connection.transaction()?, query, &AtomicBool::new(false))
+        })
+    }
+
+    /// Where a term may stand, and the files of which that is known, both of one moment: of a file whose text was read
+    /// between the two it would seem that it has the term nowhere. `None` where a segment is damaged, where more than
+    /// `most` bytes are left to scan, and where `stop` was set meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// As [`IndexError`] says.
+    pub fn text_hint(&self, query: &Query, most: u64, stop: &AtomicBool) -> Result<Option<TextHint>, IndexError> {
+        self.with("asking where a text may stand", |connection, _| {
             let transaction = connection.transaction()?;
-            let mut found = TextCandidates::default();
-            let Some(segments) = segments(&transaction)? else { return Ok(None) };
-            for (segment, size) in segments {
-                let blocks = Blocks::of(&transaction, segment, size)?;
-                let Ok(open) = Segment::open(blocks) else { return Ok(None) };
-                let Ok(units) = open.candidates(query) else { return Ok(None) };
-                if units.is_empty() {
-                    continue;
-                }
-                let Ok(places) = open.places() else { return Ok(None) };
-                for unit in units.iter() {
-                    let Some(place) = places.get(unit) else { return Ok(None) };
-                    found.bytes += place.end.saturating_sub(place.start);
-                    found.ranges.entry(place.owner).or_default().push((place.start, place.end));
-                }
-            }
-            Ok(Some(found))
+            let Some(candidates) = candidates(&transaction, query, stop)?.filter(|c| c.bytes <= most) else {
+                return Ok(None);
+            };
+            Ok(Some(TextHint { files: files::read_all(&transaction)?, candidates }))
         })
     }
 
@@ -181,21 +110,6 @@ impl Index {
         })
     }
 
-    /// The first number that no file has.
-    ///
-    /// # Errors
-    ///
-    /// As [`IndexError`] says.
-    pub fn next_text_owner(&self) -> Result<u64, IndexError> {
-        self.run("numbering texts", |connection| {
-            // A number is never given twice: units of the file that had it may still be there.
-            let told = mark(connection, NEXT_OWNER)?.and_then(|text| text.parse().ok()).unwrap_or(1);
-            let highest =
-                connection.query_row("SELECT coalesce(max(owner), 0) + 1 FROM text_files", [], |r| unsigned(r, 0))?;
-            Ok(highest.max(told))
-        })
-    }
-
     /// Keeps a segment, the files whose units are all kept now, and forgets others, in one transaction.
     ///
     /// # Errors
@@ -212,41 +126,11 @@ impl Index {
                 put_segment(transaction, segment)?;
                 count_segments(transaction)?;
             }
-            for owner in forget {
-                transaction
-                    .prepare_cached("DELETE FROM text_files WHERE owner = ?1")?
-                    .execute([owner.cast_signed()])?;
-            }
             if let Some(highest) = files.iter().map(|f| f.owner).max() {
-                let told = mark(transaction, NEXT_OWNER)?.and_then(|text| text.parse().ok()).unwrap_or(0);
+                let told = told_owner(transaction)?.unwrap_or(0);
                 set_mark(transaction, NEXT_OWNER, &told.max(highest + 1).to_string())?;
             }
-            for f in files {
-                transaction
-                    .prepare_cached("INSERT OR REPLACE INTO text_files VALUES (?1, ?2, ?3, ?4, ?5, ?6)")?
-                    .execute(params![
-                        f.owner.cast_signed(),
-                        f.print.cast_signed(),
-                        f.identity.0.cast_signed(),
-                        f.identity.1.cast_signed(),
-                        f.read_to.cast_signed(),
-                        f.check.cast_signed(),
-                    ])?;
-            }
-            Ok(())
-        })
-    }
-
-    /// Every known file, by owner.
-    ///
-    /// # Errors
-    ///
-    /// As [`IndexError`] says.
-    pub fn text_owners(&self) -> Result<HashMap<u64, u64>, IndexError> {
-        self.run("reading which texts are known", |connection| {
-            let mut statement = connection.prepare_cached("SELECT owner, print FROM text_files")?;
-            let rows = statement.query_map([], |r| Ok((unsigned(r, 0)?, unsigned(r, 1)?)))?;
-            rows.collect()
+            files::keep(transaction, files, forget)
         })
     }
 
@@ -300,17 +184,6 @@ impl Index {
         })
     }
 
-    /// How many files are known.
-    ///
-    /// # Errors
-    ///
-    /// As [`IndexError`] says.
-    pub fn count_text_files(&self) -> Result<u64, IndexError> {
-        self.run("counting texts", |connection| {
-            connection.query_row("SELECT count(*) FROM text_files", [], |r| unsigned(r, 0))
-        })
-    }
-
     /// How many segments there are, and their bytes.
     ///
     /// # Errors
@@ -325,8 +198,36 @@ impl Index {
     }
 }
 
+/// The first number that no file had when one was numbered last.
+fn told_owner(connection: &Connection) -> rusqlite::Result<Option<u64>> {
+    Ok(mark(connection, NEXT_OWNER)?.and_then(|text| text.parse().ok()))
+}
+
 fn unsigned(row: &rusqlite::Row<'_>, column: usize) -> rusqlite::Result<u64> {
     row.get::<_, i64>(column).map(i64::cast_unsigned)
+}
+
+fn candidates(transaction: &Connection, query: &Query, stop: &AtomicBool) -> rusqlite::Result<Option<TextCandidates>> {
+    let mut found = TextCandidates::default();
+    let Some(segments) = segments(transaction)? else { return Ok(None) };
+    for (segment, size) in segments {
+        if stop.load(Ordering::Relaxed) {
+            return Ok(None);
+        }
+        let blocks = Blocks::of(transaction, segment, size)?;
+        let Ok(open) = Segment::open(blocks) else { return Ok(None) };
+        let Ok(units) = open.candidates(query) else { return Ok(None) };
+        if units.is_empty() {
+            continue;
+        }
+        let Ok(places) = open.places() else { return Ok(None) };
+        for unit in units.iter() {
+            let Some(place) = places.get(unit) else { return Ok(None) };
+            found.bytes += place.end.saturating_sub(place.start);
+            found.ranges.entry(place.owner).or_default().push((place.start, place.end));
+        }
+    }
+    Ok(Some(found))
 }
 
 /// Numbers and sizes of all segments; `None` where some are lost.

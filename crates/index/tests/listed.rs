@@ -169,8 +169,8 @@ fn texts_are_kept_in_segments() {
     assert!(found.of(1).is_empty() && found.of(2).len() == 1 && found.bytes > 0);
     assert!(index.text_candidates(&query("unheard of")).unwrap().unwrap().bytes == 0);
     let files = index.text_files().unwrap();
-    assert_eq!((files.len(), files.get(51).map(|f| f.0), files.get(1)), (2, Some(1), None));
-    assert_eq!(index.text_files_of((1, 14)).unwrap(), [file(2, 52, files.get(52).unwrap().1)]);
+    assert_eq!((files.len(), files.get(51).map(|f| f.owner), files.get(1)), (2, Some(1), None));
+    assert_eq!(files.of((1, 14)).collect::<Vec<_>>(), [&file(2, 52, files.get(52).unwrap().read_to)]);
     // A number is not given again, even where its file is forgotten.
     index.keep_text(None, &[], &[2]).unwrap();
     assert_eq!((index.count_text_files().unwrap(), index.next_text_owner().unwrap()), (1, 3));

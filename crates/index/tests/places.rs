@@ -167,6 +167,34 @@ fn the_first_version_gets_the_tables_that_came_since() {
     assert!(index.listing().unwrap().threads.is_empty());
 }
 
+/// Lists and texts of the second version stood in other tables of the same names: they are read again from the files.
+#[test]
+fn the_second_version_loses_its_hints_and_nothing_else() {
+    let home = home();
+    let index = open(home.path());
+    index.patch(id(1), &named("decided")).unwrap();
+    drop(index);
+    let old = raw(&file_of(home.path()));
+    old.execute_batch(
+        "DROP TABLE listed; CREATE TABLE listed (thread BLOB NOT NULL PRIMARY KEY, print INTEGER NOT NULL) STRICT, WITHOUT ROWID; \
+         INSERT INTO listed VALUES (x'00', 1); INSERT INTO marks VALUES ('whole', '1'), ('text_segments', '0'); \
+         INSERT INTO folders VALUES (x'73657373696f6e73', 1, 2, 3, 4, 5, x'', x''); \
+         DROP TABLE text_files; CREATE TABLE text_files (owner INTEGER PRIMARY KEY, ino INTEGER NOT NULL) STRICT; \
+         CREATE INDEX text_files_by_ino ON text_files (ino); INSERT INTO text_files VALUES (1, 2); PRAGMA user_version = 2",
+    )
+    .unwrap();
+    drop(old);
+    let index = open(home.path());
+    assert!(matches!(index.place(), Placed::File { .. }), "{:?}", index.place());
+    assert_eq!(index.get(id(1)).unwrap().unwrap().name.as_deref(), Some("decided"));
+    let listing = index.listing().unwrap();
+    assert!(listing.threads.is_empty() && !listing.whole);
+    assert!(index.folders().unwrap().is_empty() && index.text_files().unwrap().is_empty());
+    drop(index);
+    let new: i64 = raw(&file_of(home.path())).pragma_query_value(None, "user_version", |r| r.get(0)).unwrap();
+    assert_eq!(new, 3);
+}
+
 #[test]
 fn an_older_version_is_made_anew() {
     for version in [0, -1] {

@@ -10,7 +10,7 @@ use threadkeep_rollout::home::Home;
 use threadkeep_rollout::locks::WriterLocks;
 use threadkeep_rollout::name_index::NameIndex;
 use threadkeep_rollout::par;
-use threadkeep_rollout::walk::{FileEntry, Place, Remember, Walk, WalkProblem, walk_with};
+use threadkeep_rollout::walk::{FileEntry, Place, Remember, Walk, WalkProblem, Wanted, walk_with};
 
 use crate::codex_state::{CodexState, DbRow};
 use crate::kept::Kept;
@@ -76,6 +76,8 @@ pub struct Catalog {
     pub looked_ns: i64,
     /// Threads that were archived or deleted here, which the threads they started may have outlived.
     pub apart: HashSet<ThreadId>,
+    /// The threads that were looked for, where not all were; only threads that the index did not know are told beside.
+    pub(crate) partial: Option<HashSet<ThreadId>>,
     /// Threads of which only a row is left.
     pub ghosts: HashMap<ThreadId, DbRow>,
     /// What a person should know.
@@ -88,7 +90,73 @@ pub struct Catalog {
     pub complete: bool,
 }
 
+/// What a look found.
+struct Found {
+    walked: Walk,
+    names: std::io::Result<NameIndex>,
+    db: CodexState,
+    ids: Ids,
+    looked_ns: i64,
+    partial: Option<HashSet<ThreadId>>,
+}
+
+/// Threads that may have a row in Codex's database: all that have, or those that were asked for.
+enum Ids {
+    All(Vec<ThreadId>),
+    Some(Vec<ThreadId>),
+}
+
 impl Catalog {
+    /// As [`open`](Self::open), for some threads, those that they started, and those whose history may need their files.
+    /// Where the index knows the whole home, other threads are not looked at and not told; every thread that it does not
+    /// know is. Only who refers to whom is taken from headers as they were when they were read: a program that changes
+    /// the first record of a rollout in place, and leaves its folder as it is, is not noticed.
+    #[must_use]
+    pub fn open_for(home: &Home, sqlite_home: Option<&PathBuf>, index: Option<&IndexPlace>, ids: &[ThreadId]) -> Self {
+        Self::try_open_for(home, sqlite_home, index, ids).unwrap_or_else(|| Self::open(home, sqlite_home, index))
+    }
+
+    fn try_open_for(
+        home: &Home,
+        sqlite_home: Option<&PathBuf>,
+        index: Option<&IndexPlace>,
+        ids: &[ThreadId],
+    ) -> Option<Self> {
+        let path = home.path();
+        let looked_ns = now_ns();
+        let mut kept = Kept::open(home, index?);
+        let ((db, loaded), (known, names)) = par::both(
+            || (CodexState::open(path, sqlite_home.map(PathBuf::as_path)), kept.listing()),
+            || (kept.folders(), NameIndex::read(path)),
+        );
+        kept.load(loaded);
+        if !kept.is_whole() {
+            return None;
+        }
+        let known = known?;
+        let mut db = db;
+        let mut wanted: HashSet<ThreadId> = ids.iter().copied().collect();
+        let edges = db.edges().into_iter().map(|(parent, child)| (child, parent));
+        let set = kept.index().and_then(|index| index.all_edges().ok()).unwrap_or_default();
+        let set = set.iter().map(|edge| (edge.child, edge.parent));
+        let mut children: HashMap<ThreadId, Vec<ThreadId>> = HashMap::new();
+        for (child, parent) in kept.parents().chain(edges).chain(set) {
+            children.entry(parent).or_default().push(child);
+        }
+        let mut level = ids.to_vec();
+        while let Some(parent) = level.pop() {
+            let new = children.get(&parent).into_iter().flatten().filter(|child| wanted.insert(**child));
+            level.extend(new);
+        }
+        let family: Vec<ThreadId> = wanted.iter().copied().collect();
+        wanted.extend(kept.dependents(&family)?);
+        let has = |id: ThreadId| kept.has(id);
+        let some = Wanted { ids: &wanted, known: &has };
+        let walked = walk_with(path, Remember::Some(&known, some));
+        let found = Found { walked, names, db, ids: Ids::Some(family), looked_ns, partial: Some(wanted) };
+        Some(Self::of(home, kept, found))
+    }
+
     /// Looks at a home: files, names, locks, Codex's database and the index side by side.
     #[must_use]
     pub fn open(home: &Home, sqlite_home: Option<&PathBuf>, index: Option<&IndexPlace>) -> Self {
@@ -97,7 +165,7 @@ impl Catalog {
         let mut kept = index.map_or_else(|| Kept::none("no index was asked for"), |place| Kept::open(home, place));
         // What the walk needs of the index comes first: two that ask it at once would wait for each other.
         let known = kept.folders();
-        let ((mut db, ids, loaded), (walked, names)) = par::both(
+        let ((db, ids, loaded), (walked, names)) = par::both(
             || {
                 let loaded = kept.listing();
                 let mut db = CodexState::open(path, sqlite_home.map(PathBuf::as_path));
@@ -106,6 +174,13 @@ impl Catalog {
             },
             || (walk_with(path, known.as_ref().map_or(Remember::Nothing, Remember::Known)), NameIndex::read(path)),
         );
+        kept.load(loaded);
+        Self::of(home, kept, Found { walked, names, db, ids: Ids::All(ids), looked_ns, partial: None })
+    }
+
+    fn of(home: &Home, mut kept: Kept, found: Found) -> Self {
+        let Found { walked, names, mut db, ids, looked_ns, partial } = found;
+        let path = home.path();
         let Walk { files, problems, links, folders, .. } = walked;
         let mut notes: Vec<String> = problems
             .iter()
@@ -136,10 +211,13 @@ impl Catalog {
             ));
         }
         let groups = group(&files);
-        kept.load(loaded);
-        kept.settle(&groups, &files);
+        match partial {
+            None => kept.settle(&groups, &files),
+            Some(_) => kept.settle_some(&groups, &files),
+        }
         kept.new_folders = folders;
         let known = |id: &ThreadId| groups.binary_search_by(|g| order(g.id).cmp(&order(Some(*id)))).is_ok();
+        let (Ids::All(ids) | Ids::Some(ids)) = ids;
         let gone: Vec<ThreadId> = ids.into_iter().filter(|id| !known(id)).collect();
         let ghosts = if gone.is_empty() { HashMap::new() } else { db.rows(&gone) };
         notes.append(&mut db.notes);
@@ -156,6 +234,7 @@ impl Catalog {
             looked_ns,
             apart: crate::change::apart::read(path),
             db: Mutex::new(db),
+            partial,
             ghosts,
             notes,
         }

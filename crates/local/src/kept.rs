@@ -10,6 +10,7 @@ use threadkeep_index::listed::{Cut, Keep, Known, Listed, Listing};
 use threadkeep_index::{Index, IndexError, IndexOptions, IndexPlace, Placed, WhyMemory};
 use threadkeep_record::{SourceClass, ThreadId, UtcMillis};
 use threadkeep_rollout::home::Home;
+use threadkeep_rollout::par;
 use threadkeep_rollout::walk::{FileEntry, FolderMark, FolderNames};
 use threadkeep_store::Thread;
 
@@ -42,6 +43,20 @@ const PREVIEW: usize = 64 << 10;
 
 /// No row.
 const NONE: u32 = u32::MAX;
+
+/// So many groups are held against the files on one core at once.
+const SETTLED_AT_ONCE: usize = 4096;
+
+/// What came of holding the rows of some groups against the files.
+#[derive(Debug, Default)]
+struct Settled {
+    /// For each group its place in the listing.
+    at: Vec<u32>,
+    /// Threads that are kept and not in the home.
+    gone: Vec<ThreadId>,
+    /// Threads and rollouts that are not as they were.
+    changed: Vec<ThreadId>,
+}
 
 /// The rows of the index for one look at a home.
 #[derive(Debug)]
@@ -154,27 +169,78 @@ impl Kept {
         if self.listing.threads.is_empty() {
             return;
         }
+        // Groups without an id come last, and are not kept.
+        let groups = &groups[..groups.partition_point(|g| g.id.is_some())];
+        let starts: Vec<usize> = (0..groups.len().max(1)).step_by(SETTLED_AT_ONCE).collect();
+        let parts = par::map(&starts, |from| self.settle_part(groups, *from, files));
         let mut changed: Vec<ThreadId> = Vec::new();
-        let mut kept = self.listing.threads.iter().zip(0u32..).peekable();
-        for (group, at) in groups.iter().zip(&mut self.at) {
+        for (part, from) in parts.into_iter().zip(starts) {
+            self.at[from..from + part.at.len()].copy_from_slice(&part.at);
+            self.gone.extend(part.gone);
+            changed.extend(part.changed);
+        }
+        changed.extend(&self.gone);
+        if !changed.is_empty() {
+            self.drop_dependents(&changed);
+        }
+    }
+
+    /// As [`settle`](Self::settle), where only some threads of the home were looked at.
+    pub(crate) fn settle_some(&mut self, groups: &[Group], files: &[FileEntry]) {
+        let threads = &self.listing.threads;
+        let mut changed: Vec<ThreadId> = Vec::new();
+        let mut at_of = |group: &Group| {
+            let at = group.id.and_then(|id| threads.binary_search_by(|l| l.thread.cmp(&id)).ok());
+            let same =
+                at.filter(|i| threads[*i].print == print(group, files) && self.facets.contains_key(&threads[*i].facet));
+            if same.is_none() {
+                changed.extend(group.id);
+                changed.extend(group.files.iter().filter_map(|f| files[*f as usize].name.segment));
+            }
+            same.and_then(|i| u32::try_from(i).ok()).unwrap_or(NONE)
+        };
+        self.at = groups.iter().map(&mut at_of).collect();
+        if !changed.is_empty() {
+            self.drop_dependents(&changed);
+        }
+    }
+
+    /// Whether there is a row of a thread, of its files as they are or as they were.
+    pub(crate) fn has(&self, id: ThreadId) -> bool {
+        self.listing.threads.binary_search_by(|l| l.thread.cmp(&id)).is_ok()
+    }
+
+    /// Who started whom, by the headers that were read; also of threads that are gone since.
+    pub(crate) fn parents(&self) -> impl Iterator<Item = (ThreadId, ThreadId)> + '_ {
+        self.listing.threads.iter().filter_map(|l| Some((l.thread, l.parent?)))
+    }
+
+    /// Holds the rows of some neighbouring groups against the files.
+    fn settle_part(&self, groups: &[Group], from: usize, files: &[FileEntry]) -> Settled {
+        let to = (from + SETTLED_AT_ONCE).min(groups.len());
+        let threads = &self.listing.threads;
+        // What is kept of threads between two groups goes with the first of them.
+        let before =
+            |at: usize| groups.get(at).map_or(threads.len(), |g| threads.partition_point(|l| Some(l.thread) < g.id));
+        let first = if from == 0 { 0 } else { before(from) };
+        let mut kept = threads[..before(to)].iter().zip(0u32..).skip(first).peekable();
+        let mut part = Settled { at: vec![NONE; to - from], ..Settled::default() };
+        for (group, at) in groups[from..to].iter().zip(&mut part.at) {
             let Some(id) = group.id else { break };
             while let Some((l, _)) = kept.next_if(|(l, _)| l.thread < id) {
-                self.gone.push(l.thread);
+                part.gone.push(l.thread);
             }
             let same = kept.next_if(|(l, _)| l.thread == id);
             match same {
                 Some((l, i)) if l.print == print(group, files) && self.facets.contains_key(&l.facet) => *at = i,
                 Some(_) | None => {
-                    changed.push(id);
-                    changed.extend(group.files.iter().filter_map(|f| files[*f as usize].name.segment));
+                    part.changed.push(id);
+                    part.changed.extend(group.files.iter().filter_map(|f| files[*f as usize].name.segment));
                 }
             }
         }
-        self.gone.extend(kept.map(|(l, _)| l.thread));
-        changed.extend(&self.gone);
-        if !changed.is_empty() {
-            self.drop_dependents(&changed);
-        }
+        part.gone.extend(kept.map(|(l, _)| l.thread));
+        part
     }
 
     /// A row that says something of another thread is made again when that thread's files change.

@@ -36,8 +36,9 @@ struct HomeFilter {
 struct Texts {
     /// Threads that may have a name, where names are asked about.
     named: HashSet<ThreadId>,
-    /// Rows whose preview holds the text, and those of which only the beginning is known.
-    previews: Option<(HashSet<i64>, HashSet<i64>)>,
+    /// Rows whose preview holds the text, and those of which only the beginning is known, where a text is asked for;
+    /// `None` inside where the index cannot tell.
+    previews: Option<Option<(HashSet<i64>, HashSet<i64>)>>,
     /// Facets of the branch, where one is asked for.
     branch: Option<HashSet<i64>>,
     /// Facets of threads whose branch may have been changed beside their files.
@@ -89,7 +90,7 @@ impl Texts {
         let edited = branch.is_some() && catalog.has_db();
         Self {
             named,
-            previews: previews.map(Option::unwrap_or_default),
+            previews,
             branch,
             edited: catalog.kept.facets().filter(|(_, f)| edited && f.paginated).map(|(id, _)| id).collect(),
             file: query.file.as_ref().map(|_| catalog.kept.touching(|path| filter.is_file(path))),
@@ -104,9 +105,10 @@ impl Texts {
             return Verdict::Out("named");
         }
         match &self.previews {
-            Some((hits, _)) if hits.contains(&listed.row) => {}
-            Some((_, open)) if open.contains(&listed.row) => return Verdict::Unclear,
-            Some(_) => return Verdict::Out("match"),
+            Some(Some((hits, _))) if hits.contains(&listed.row) => {}
+            Some(Some((_, open))) if open.contains(&listed.row) => return Verdict::Unclear,
+            Some(None) => return Verdict::Unclear,
+            Some(Some(_)) => return Verdict::Out("match"),
             None => {}
         }
         if self.branch.as_ref().is_some_and(|facets| !facets.contains(&listed.facet)) {

@@ -9,6 +9,7 @@ pub mod filter;
 pub mod inherited;
 pub mod kept;
 mod kept_filter;
+mod key;
 pub mod list;
 pub mod look_up;
 pub mod lookup;

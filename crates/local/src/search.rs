@@ -5,9 +5,10 @@ mod hint;
 pub mod needle;
 pub mod scan;
 mod simd;
+mod thread;
 
 use std::collections::{HashMap, HashSet};
-use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
 
 use threadkeep_index::listed::Known;
 use threadkeep_record::fold::Check;
@@ -16,18 +17,19 @@ use threadkeep_rollout::facts::Depth;
 use threadkeep_rollout::par;
 use threadkeep_rollout::tail;
 use threadkeep_store::cursor::SearchCursor;
-use threadkeep_store::snippet::snippet;
 use threadkeep_store::{Include, InvalidCursor, ListQuery, SearchHit, SearchQuery};
 
 use crate::catalog::Catalog;
 use crate::filter::Filter;
 use crate::kept_filter::{KeptFilter, Verdict};
+use crate::key::Key;
 use crate::list::{Candidate, IndexState, IndexUse, LocalStore, SMALL_HOME, add_names, candidates, load};
 use crate::row::{self, shown};
-use found::{Found, drop_inherited, drop_second_accounts, is_plain_copy, place};
-use hint::{Hints, Look};
+use found::place;
+use hint::Hints;
 use needle::Needle;
-use scan::{RawHit, Scan};
+use scan::Scan;
+use thread::{Placed, Work, first_of, may_hit, scan_thread};
 
 /// So many threads are scanned first.
 const FIRST_BATCH: usize = 32;
@@ -134,21 +136,29 @@ impl LocalStore {
         let wanted: HashSet<&str> = search.threads.iter().map(String::as_str).collect();
         let names = names(&catalogs);
         let by_header = keys_by_header(&catalogs, &all, &wanted);
-        let mut ordered: Vec<(i64, String, Candidate)> = par::map(&all, |c| order(&catalogs, *c, small))
-            .into_iter()
-            .zip(&all)
-            .map(|((ms, key), c)| (ms, by_header.get(&key).cloned().unwrap_or(key), *c))
-            .filter(|(_, key, c)| {
-                (wanted.is_empty() || wanted.contains(key.as_str()))
-                    && filter.place(is_archived(&catalogs, *c)).is_none()
+        let wanted_keys: HashSet<Key> = wanted.iter().map(|text| Key::parse(text)).collect();
+        let mut ordered: Vec<Placed> = all
+            .iter()
+            .filter(|c| filter.place(is_archived(&catalogs, **c)).is_none())
+            .filter_map(|c| {
+                let key = name_key(&catalogs, *c);
+                let key = by_header.get(&key).cloned().unwrap_or(key);
+                (wanted.is_empty() || wanted_keys.contains(&key)).then_some(Placed { ms: 0, key, candidate: *c })
             })
             .collect();
+        // In a small home the times are read from the files' ends.
+        let times = if small {
+            par::map(&ordered, |t| time(&catalogs, t.candidate, Times::Records))
+        } else {
+            par::map_light(&ordered, |t| time(&catalogs, t.candidate, Times::Files))
+        };
+        ordered.iter_mut().zip(times).for_each(|(t, ms)| t.ms = ms);
         if narrowed {
             let whole = !query.models.is_empty() || query.file.is_some();
             let kept = KeptFilter::new(&catalogs, &query, &filter);
             let enough = if whole { Known::Whole } else { Known::Ends };
-            let keep = par::map(&ordered, |(_, _, c)| {
-                if let Candidate::Group { home, group } = *c
+            let keep = par::map(&ordered, |thread| {
+                if let Candidate::Group { home, group } = thread.candidate
                     && let Some(listed) = catalogs[home].kept.get(group, enough)
                 {
                     match kept.verdict(home, listed) {
@@ -164,7 +174,7 @@ impl LocalStore {
                 } else {
                     Depth::HeadAndTail
                 };
-                let Some((home, row)) = load(&catalogs, *c, depth) else { return false };
+                let Some((home, row)) = load(&catalogs, thread.candidate, depth) else { return false };
                 let mut rows = [(home, row)];
                 add_names(&catalogs, &mut rows);
                 filter.leaves_out(&rows[0].1).is_none()
@@ -172,28 +182,21 @@ impl LocalStore {
             let mut keep = keep.into_iter();
             ordered.retain(|_| keep.next().unwrap_or(true));
         }
-        let searched: Option<HashSet<String>> =
-            narrowed.then(|| ordered.iter().map(|(_, key, _)| key.clone()).collect());
-        ordered.sort_unstable_by(|a, b| (b.0, &b.1).cmp(&(a.0, &a.1)));
-        if let Some(c) = &cursor {
+        let searched: Option<HashSet<Key>> = narrowed.then(|| ordered.iter().map(|t| t.key.clone()).collect());
+        let reached = cursor.as_ref().map(|c| Key::parse(&c.thread));
+        if let (Some(c), Some(reached)) = (&cursor, &reached) {
             // A thread that was written to since the first page moved to the front. It is still looked at, unless its
             // hits were given. (In a small home the order is not by modification time, so all such threads are.)
-            let given = |key: &str| c.given.as_ref().is_some_and(|g| g.has(key));
-            ordered.retain(|(ms, key, _)| {
-                let behind = (*ms, key) <= (c.thread_ms, &c.thread);
-                *key == c.thread || !given(key) && (behind || small || *ms > c.as_of_ms)
+            let given = |key: &Key| c.given.as_ref().is_some_and(|g| g.has(&key.text()));
+            ordered.retain(|t| {
+                let behind = (t.ms, &t.key) <= (c.thread_ms, reached);
+                t.key == *reached || (behind || small || t.ms > c.as_of_ms) && !given(&t.key)
             });
-            if let Some(at) = ordered.iter().position(|(_, key, _)| *key == c.thread) {
-                let reached = ordered.remove(at);
-                ordered.insert(0, reached);
-            }
         }
         let limit = options.limit.max(1);
-        let skip = |key: &str| {
-            cursor
-                .as_ref()
-                .filter(|c| c.thread == key)
-                .map_or(0, |c| usize::try_from(c.hits_given).unwrap_or(usize::MAX))
+        let skip = |key: &Key| {
+            let here = cursor.as_ref().filter(|_| reached.as_ref() == Some(key));
+            here.map_or(0, |c| usize::try_from(c.hits_given).unwrap_or(usize::MAX))
         };
         let want = if options.count { usize::MAX } else { limit + 1 };
         let scanner = Scan { needle: &needle, speakers: &speakers, want };
@@ -211,27 +214,47 @@ impl LocalStore {
         let mut work = Work {
             catalogs: &catalogs,
             names: &names,
+            named: names.iter().filter(|(_, name)| needle.find(name).is_some()).map(|(key, _)| key).collect(),
             searched: searched.as_ref(),
             explicit: !wanted.is_empty(),
             hints: Hints::unasked(&catalogs),
         };
+        let scan = |work: &Work<'_>, part: &[Placed]| {
+            par::map_with(part, Vec::new, |buffer: &mut Vec<u8>, thread| {
+                let already = skip(&thread.key);
+                let scanner = Scan { want: scanner.want.saturating_add(already), ..scanner };
+                scan_thread(work, thread, &scanner, buffer)
+            })
+        };
         let mut threads = 0;
         let mut given_keys = cursor.as_ref().and_then(|c| c.given.clone()).unwrap_or_default();
         let mut problems = Vec::new();
-        let mut next = 0;
-        let mut batch = if want == usize::MAX { 4096 } else { FIRST_BATCH };
-        'pages: while next < ordered.len() {
-            let part = &ordered[next..(next + batch).min(ordered.len())];
-            // A common text fills its page from the first threads, before a hint could be asked.
-            if next > 0 || part.len() > FIRST_BATCH {
-                work.hints.ask(&catalogs, &search.term);
-            }
-            let found = par::map_with(part, Vec::new, |buffer: &mut Vec<u8>, thread| {
-                let already = skip(&thread.1);
-                let scanner = Scan { want: scanner.want.saturating_add(already), ..scanner };
-                scan_thread(&work, thread, &scanner, buffer)
-            });
-            for mut f in found.into_iter().flatten() {
+        // Newest first; the thread in which the page before ended comes before all.
+        let order = |a: &Placed, b: &Placed| {
+            let is_first = |t: &Placed| reached.as_ref() == Some(&t.key);
+            (is_first(b), b.ms, &b.key).cmp(&(is_first(a), a.ms, &a.key))
+        };
+        let first = first_of(&mut ordered, if want == usize::MAX { 0 } else { FIRST_BATCH }, order);
+        let mut rest = ordered.split_off(first);
+        // A common text fills its page from the first threads; the hint is asked beside that, in case it does not.
+        let enough = AtomicBool::new(false);
+        let scan_first = || {
+            let found = scan(&work, &ordered);
+            let hits: usize = found.iter().flatten().map(|f| f.hits.len()).sum();
+            enough.store(hits > limit, std::sync::atomic::Ordering::Relaxed);
+            found
+        };
+        let (mut found, hints) = if rest.is_empty() {
+            (scan_first(), None)
+        } else {
+            par::both(scan_first, || Some(Hints::ask(&catalogs, &search.term, &enough)))
+        };
+        work.hints = hints.unwrap_or_else(|| Hints::unasked(&catalogs));
+        let mut batch = FIRST_BATCH;
+        let mut sorted = false;
+        let mut cut_off = false;
+        'pages: loop {
+            for mut f in found.drain(..).flatten() {
                 problems.extend(f.problem.clone());
                 if options.of_each == OfEach::First {
                     f.hits.truncate(1);
@@ -240,21 +263,22 @@ impl LocalStore {
                     continue;
                 }
                 threads += 1;
+                let key = f.key.text();
                 let already = skip(&f.key);
                 let room = limit - page.hits.len();
                 let fresh = f.hits.len().saturating_sub(already);
                 let take = fresh.min(room);
                 if take > 0 {
-                    page.titles.insert(f.key.clone(), (names.get(&f.key).cloned(), f.preview.clone()));
+                    page.titles.insert(key.clone(), (names.get(&f.key).cloned(), f.preview.clone()));
                     let placed = place(&catalogs, &f, already, take);
                     let row = |hit| HitRow { home: f.home, archived: f.archived, class: f.class, hit };
                     page.hits.extend(placed.into_iter().map(row));
                 }
                 if fresh == take && page.next_cursor.is_none() {
-                    given_keys.add(&f.key);
+                    given_keys.add(&key);
                 }
                 if fresh > take && page.next_cursor.is_none() {
-                    let given = (f.order_ms, f.key.clone(), (already + take) as u64);
+                    let given = (f.order_ms, key, (already + take) as u64);
                     let mut next = SearchCursor::new(
                         query.clone(),
                         search.clone(),
@@ -267,14 +291,31 @@ impl LocalStore {
                     next.homes = self.tag();
                     page.next_cursor = Some(next.encode());
                     if !options.count {
+                        cut_off = true;
                         break 'pages;
                     }
                 }
             }
-            next += part.len();
-            batch = (batch * 4).min(8192);
+            if rest.is_empty() {
+                break;
+            }
+            if !sorted {
+                sorted = true;
+                if enough.load(std::sync::atomic::Ordering::Relaxed) {
+                    // It was not enough after all: hits were dropped, or given before.
+                    work.hints = Hints::ask(&catalogs, &search.term, &AtomicBool::new(false));
+                }
+                // Only threads that may have a hit are put in order, the newest last.
+                let mut may = par::map_light(&rest, |t| may_hit(&work, t)).into_iter();
+                rest.retain(|_| may.next().unwrap_or(true));
+                par::sort_by(&mut rest, |a, b| order(b, a));
+            }
+            batch = if want == usize::MAX { 4096 } else { (batch * 4).min(8192) };
+            let mut part = rest.split_off(rest.len().saturating_sub(batch));
+            part.reverse();
+            found = scan(&work, &part);
         }
-        let all_scanned = next >= ordered.len() && cursor.is_none();
+        let all_scanned = !cut_off && cursor.is_none();
         page.threads = (all_scanned || options.count && cursor.is_none()).then_some(threads);
         page.complete = page.next_cursor.is_none() && problems.is_empty() && catalogs.iter().all(|c| c.complete);
         let made = if small { "read from the files" } else { "threads ordered by modification time" };
@@ -288,41 +329,45 @@ impl LocalStore {
 }
 
 /// Keys by header of files whose names hold another id, where a thread is asked for that no file name has.
-fn keys_by_header(catalogs: &[Catalog], all: &[Candidate], wanted: &HashSet<&str>) -> HashMap<String, String> {
+fn keys_by_header(catalogs: &[Catalog], all: &[Candidate], wanted: &HashSet<&str>) -> HashMap<Key, Key> {
+    if wanted.is_empty() {
+        return HashMap::new();
+    }
     let here: HashSet<String> =
-        all.iter().map(|c| name_key(catalogs, *c)).filter(|k| wanted.contains(k.as_str())).collect();
+        all.iter().map(|c| name_key(catalogs, *c).text()).filter(|k| wanted.contains(k.as_str())).collect();
     if here.len() == wanted.len() {
         return HashMap::new();
     }
     let keys = par::map(all, |c| load(catalogs, *c, Depth::Head).map(|(_, row)| (name_key(catalogs, *c), row.key)));
-    keys.into_iter().flatten().filter(|(name, header)| name != header && wanted.contains(header.as_str())).collect()
+    let other = keys.into_iter().flatten().map(|(name, header)| (name, Key::parse(&header)));
+    other.filter(|(name, header)| name != header && wanted.contains(header.text().as_str())).collect()
 }
 
 /// The key that a thread has by its file's name.
-fn name_key(catalogs: &[Catalog], c: Candidate) -> String {
+fn name_key(catalogs: &[Catalog], c: Candidate) -> Key {
     match c {
-        Candidate::Ghost { id, .. } => id.to_string(),
+        Candidate::Ghost { id, .. } => Key::Id(id),
         Candidate::Group { home, group } => {
             let catalog = &catalogs[home];
             let g = &catalog.groups[group];
-            g.id.map_or_else(|| shown(&catalog.files[g.files[0] as usize].path()), |id| id.to_string())
+            g.id.map_or_else(|| Key::Text(shown(&catalog.files[g.files[0] as usize].path())), Key::Id)
         }
     }
 }
 
 /// Names of all threads, by key: from the name index, and from Codex's database where that is the only place.
-fn names(catalogs: &[Catalog]) -> HashMap<String, String> {
+fn names(catalogs: &[Catalog]) -> HashMap<Key, String> {
     let mut names = HashMap::new();
     for catalog in catalogs {
         for (id, row) in catalog.db_named() {
             if catalog.names.entry(id).is_none()
                 && let Some(name) = row.explicit_name(None)
             {
-                names.insert(id.to_string(), name.to_owned());
+                names.insert(Key::Id(id), name.to_owned());
             }
         }
         for (id, name) in catalog.names.named() {
-            names.insert(id.to_string(), name.to_owned());
+            names.insert(Key::Id(id), name.to_owned());
         }
     }
     names
@@ -335,193 +380,31 @@ fn is_archived(catalogs: &[Catalog], c: Candidate) -> bool {
     }
 }
 
-/// The time and key that order a thread among the others.
-fn order(catalogs: &[Catalog], c: Candidate, exact: bool) -> (i64, String) {
+/// Which time of a thread's files orders it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Times {
+    /// That of the last record.
+    Records,
+    /// Of modification.
+    Files,
+}
+
+/// The time that orders a thread among the others.
+fn time(catalogs: &[Catalog], c: Candidate, times: Times) -> i64 {
     match c {
-        Candidate::Ghost { home, id } => {
-            (catalogs[home].ghosts.get(&id).and_then(|r| r.updated_at).map_or(0, |t| t.0), name_key(catalogs, c))
-        }
+        Candidate::Ghost { home, id } => catalogs[home].ghosts.get(&id).and_then(|r| r.updated_at).map_or(0, |t| t.0),
         Candidate::Group { home, group } => {
             let catalog = &catalogs[home];
             let g = &catalog.groups[group];
-            let mut ms = UtcMillis::from_nanos(g.mtime_ns.into()).0;
-            if exact {
-                let times = g.files.iter().filter_map(|i| {
-                    let f = &catalog.files[*i as usize];
-                    tail::tail(&f.path_in(catalog.home.path()), f.name.form, row::follow(f)).ok()??.last_time
-                });
-                ms = times.max().map_or(ms, |t| t.0);
+            let ms = UtcMillis::from_nanos(g.mtime_ns.into()).0;
+            if times == Times::Files {
+                return ms;
             }
-            (ms, name_key(catalogs, c))
-        }
-    }
-}
-
-/// Finds the hits of a thread that are to be given. Some are dropped after the scan (second accounts, inherited text),
-/// so a scan that stopped at its limit with too few left is made again with a larger one.
-fn scan_thread(
-    work: &Work<'_>,
-    (order_ms, key, c): &(i64, String, Candidate),
-    scan: &Scan<'_>,
-    buffer: &mut Vec<u8>,
-) -> Option<Found> {
-    let mut want = scan.want;
-    loop {
-        let wider = Scan { want, ..*scan };
-        let found = scan_once(work, *c, key, *order_ms, &wider, buffer);
-        let enough = found.as_ref().is_none_or(|f| !f.stopped || f.hits.len() >= scan.want);
-        if enough {
-            return found;
-        }
-        want = want.saturating_mul(4);
-    }
-}
-
-/// What one search works with.
-struct Work<'w> {
-    catalogs: &'w [Catalog],
-    /// Names by key.
-    names: &'w HashMap<String, String>,
-    /// The threads that are searched, where that is not all.
-    searched: Option<&'w HashSet<String>>,
-    /// Threads were named, so each is searched through its whole history.
-    explicit: bool,
-    hints: Hints<'w>,
-}
-
-fn scan_once(
-    work: &Work<'_>,
-    c: Candidate,
-    key: &str,
-    order_ms: i64,
-    scan: &Scan<'_>,
-    buffer: &mut Vec<u8>,
-) -> Option<Found> {
-    let &Work { catalogs, names, searched, explicit, .. } = work;
-    let mut hits: Vec<(Option<PathBuf>, RawHit)> = Vec::new();
-    if (scan.speakers.is_empty() || scan.speakers.contains(&Speaker::Name))
-        && let Some(name) = names.get(key)
-        && let Some((start, end)) = scan.needle.find(name)
-    {
-        hits.push((None, name_hit(name, start, end)));
-    }
-    let (home, group) = match c {
-        Candidate::Group { home, group } => (home, group),
-        Candidate::Ghost { home, id } => {
-            return Some(Found {
-                home,
-                key: key.to_owned(),
-                id: Some(id),
-                archived: is_archived(catalogs, c),
-                order_ms,
-                hits,
-                history: None,
-                stopped: false,
-                problem: None,
-                preview: None,
-                class: SourceClass::Person,
+            let times = g.files.iter().filter_map(|i| {
+                let f = &catalog.files[*i as usize];
+                tail::tail(&f.path_in(catalog.home.path()), f.name.form, row::follow(f)).ok()??.last_time
             });
+            times.max().map_or(ms, |t| t.0)
         }
-    };
-    let catalog = &catalogs[home];
-    let g = &catalog.groups[group];
-    let single = (g.files.len() == 1 && !explicit).then(|| &catalog.files[g.files[0] as usize]);
-    let look = single.map_or(Look::All, |entry| work.hints.look(home, entry));
-    // Nearly all threads of a home end here, where there is a hint.
-    if look == Look::Nowhere && hits.is_empty() {
-        return None;
-    }
-    let mut found = Found {
-        home,
-        key: key.to_owned(),
-        id: g.id,
-        archived: g.archived,
-        order_ms,
-        hits,
-        history: None,
-        stopped: false,
-        problem: None,
-        preview: None,
-        class: SourceClass::Person,
-    };
-    if let Some(entry) = single {
-        let path = entry.path_in(catalog.home.path());
-        let here = match look {
-            Look::All => true,
-            Look::Nowhere => false,
-            // A hit is looked for first; where there is one, the file is scanned as any other.
-            Look::Ranges(ranges) => scan.any_in(&path, row::follow(entry), &ranges, buffer).unwrap_or(true),
-        };
-        let (raw, problem) = if here {
-            scan.file(&path, entry.name.form, entry.size, row::follow(entry), buffer)
-        } else {
-            (vec![], None)
-        };
-        found.stopped = raw.len() >= scan.want;
-        found.problem = problem;
-        found.hits.extend(raw.into_iter().map(|h| (Some(path.clone()), h)));
-        if found.hits.is_empty() {
-            return found.problem.is_some().then_some(found);
-        }
-    }
-    // From here on only threads with a hit, or with several files, are looked at.
-    // Which of several files is the head is told by their ends, too.
-    let depth = if g.files.len() > 1 { Depth::HeadAndTail } else { Depth::Head };
-    let row = row::row(catalog, g, depth);
-    found.id = row.thread.id;
-    found.preview = row.thread.preview.clone();
-    found.class = row.class;
-    found.archived = row.thread.archived;
-    let head = row.assembly.as_ref().map_or(0, |a| a.head);
-    let history = row::history(catalog, row.thread.id, &row.members, head);
-    if g.files.len() > 1 || explicit {
-        let mut paths: Vec<_> = history
-            .spans
-            .iter()
-            .filter(|s| explicit || !s.inherited)
-            .map(|s| (s.path.clone(), s.form, s.follow))
-            .collect();
-        for m in &row.members {
-            let path = m.entry.path_in(catalog.home.path());
-            if !paths.iter().any(|(p, ..)| *p == path) {
-                paths.push((path, m.entry.name.form, row::follow(&m.entry)));
-            }
-        }
-        for (path, form, follow) in paths {
-            let (mut raw, problem) = scan.file(&path, form, u64::MAX, follow, buffer);
-            found.problem = found.problem.take().or(problem);
-            found.stopped |= raw.len() >= scan.want;
-            if !raw.is_empty() && is_plain_copy(catalog, &row, &path) {
-                continue;
-            }
-            // Of another thread's file only the prefix belongs here.
-            if let Some(span) = history.spans.iter().find(|s| s.path == path && s.inherited) {
-                raw.retain(|h| span.end.is_none_or(|e| h.ordinal.map_or(h.offset < e.offset, |o| o < e.ordinal)));
-            }
-            found.hits.extend(raw.into_iter().map(|h| (Some(path.clone()), h)));
-        }
-    }
-    drop_second_accounts(&history, &mut found.hits, found.stopped);
-    if !explicit {
-        drop_inherited(catalog, &row, &mut found.hits, searched);
-    }
-    found.history = Some(history);
-    Some(found)
-}
-
-fn name_hit(name: &str, start: usize, end: usize) -> RawHit {
-    let (snippet, matched) = snippet(name, start, end);
-    RawHit {
-        offset: 0,
-        speaker: Speaker::Name,
-        time: None,
-        origin: threadkeep_record::Origin::Other,
-        message: false,
-        call_id: None,
-        turn_id: None,
-        ordinal: None,
-        snippet,
-        matched,
-        text: 0,
     }
 }

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use threadkeep_index::Index;
 use threadkeep_index::text::{MAX_UNITS, ReadFrom, ReadUnits, Segment, SegmentWriter, Unit, UnitBuilder, read_units};
-use threadkeep_index::texts::{NewSegment, TextFile};
+use threadkeep_index::texts::{NewSegment, TextFile, TextFiles};
 use threadkeep_rollout::name::Form;
 use threadkeep_rollout::par;
 use threadkeep_rollout::source::open_file;
@@ -53,6 +53,7 @@ pub(crate) fn fill(catalog: &Catalog, index: &Index, until: Until) -> Result<boo
     let mut filler = Filler {
         catalog,
         index,
+        known: &known,
         next: index.next_text_owner()?,
         alive: files.iter().map(|(_, print)| *print).collect(),
         writer: SegmentWriter::new(),
@@ -79,8 +80,7 @@ pub(crate) fn fill(catalog: &Catalog, index: &Index, until: Until) -> Result<boo
 
 /// Forgets files that are not there any more.
 fn forget_gone(index: &Index, here: &HashSet<u64>) -> Result<(), FillError> {
-    let gone: Vec<u64> =
-        index.text_owners()?.into_iter().filter(|(_, print)| !here.contains(print)).map(|(owner, _)| owner).collect();
+    let gone: Vec<u64> = index.text_files()?.iter().filter(|f| !here.contains(&f.print)).map(|f| f.owner).collect();
     if !gone.is_empty() {
         index.keep_text(None, &[], &gone)?;
     }
@@ -90,6 +90,8 @@ fn forget_gone(index: &Index, here: &HashSet<u64>) -> Result<(), FillError> {
 struct Filler<'c> {
     catalog: &'c Catalog,
     index: &'c Index,
+    /// What was known before.
+    known: &'c TextFiles,
     next: u64,
     /// Prints of the files that are there.
     alive: HashSet<u64>,
@@ -129,7 +131,7 @@ impl Filler<'_> {
     fn read(&self, f: &FileEntry, print: u64, builder: &mut UnitBuilder, buffer: &mut Vec<u8>) -> Option<FileUnits> {
         let path = f.path_in(self.catalog.home.path());
         // A second name of a file is another file here.
-        let before = grown(self.index, f, &path, |b| !self.alive.contains(&b.print));
+        let before = grown(self.known, f, &path, |b| !self.alive.contains(&b.print));
         let from = before.as_ref().map_or(ReadFrom::Start, |b| ReadFrom::Offset(b.read_to));
         let ReadUnits { units, end } = read_units(&path, f.name.form, follow(f), from, builder, buffer).ok()?;
         let known_to = before.as_ref().map_or(0, |b| b.read_to);
@@ -160,12 +162,17 @@ impl Filler<'_> {
 }
 
 /// What is known of a plain file that was only appended to since, among what passes.
-pub(crate) fn grown(index: &Index, f: &FileEntry, path: &Path, passes: impl Fn(&TextFile) -> bool) -> Option<TextFile> {
+pub(crate) fn grown(
+    known: &TextFiles,
+    f: &FileEntry,
+    path: &Path,
+    passes: impl Fn(&TextFile) -> bool,
+) -> Option<TextFile> {
     if f.name.form != Form::Plain || f.identity == (0, 0) {
         return None;
     }
     let same = |b: &TextFile| passes(b) && b.read_to <= f.size && check(path, f, b.read_to) == Some(b.check);
-    index.text_files_of(f.identity).ok()?.into_iter().filter(same).max_by_key(|b| b.read_to)
+    known.of(f.identity).filter(|b| same(b)).max_by_key(|b| b.read_to).cloned()
 }
 
 /// A hash of the beginning of a file and of the bytes before a place in it.
@@ -190,7 +197,7 @@ fn merge(index: &Index) -> Result<(), FillError> {
     if small.len() <= SMALL_SEGMENTS {
         return Ok(());
     }
-    let owners = index.text_owners()?;
+    let owners: HashSet<u64> = index.text_files()?.iter().map(|f| f.owner).collect();
     let mut writer = SegmentWriter::new();
     let mut done: Vec<(Vec<u8>, usize)> = Vec::new();
     for (_, bytes) in &small {
@@ -198,7 +205,7 @@ fn merge(index: &Index) -> Result<(), FillError> {
             // A damaged one says nothing any more; all of it is read again.
             return Ok(index.forget_texts()?);
         };
-        for (owner, unit) in units.into_iter().filter(|(owner, _)| owners.contains_key(owner)) {
+        for (owner, unit) in units.into_iter().filter(|(owner, _)| owners.contains(owner)) {
             if let Err(unit) = writer.push(owner, unit) {
                 let full = std::mem::take(&mut writer);
                 let units = full.len();

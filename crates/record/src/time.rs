@@ -35,6 +35,10 @@ impl UtcMillis {
     /// From a Unix time in nanoseconds, cut to milliseconds (rounded towards the past).
     #[must_use]
     pub fn from_nanos(nanos: i128) -> Self {
+        // Nearly all fit in a word, whose division is many times faster; lists ask this for every file.
+        if let Ok(nanos) = i64::try_from(nanos) {
+            return Self(nanos.div_euclid(1_000_000));
+        }
         let millis = nanos.div_euclid(1_000_000).clamp(i128::from(i64::MIN), i128::from(i64::MAX));
         Self(i64::try_from(millis).unwrap_or(0))
     }

@@ -11,6 +11,7 @@ pub mod locks;
 pub mod name;
 pub mod name_index;
 pub mod new_file;
+mod packed;
 pub mod par;
 mod platform;
 pub mod records;

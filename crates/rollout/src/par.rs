@@ -44,6 +44,22 @@ pub fn sort<T: Ord + Send>(items: &mut [T]) {
     if items.len() < 16_000 { items.sort_unstable() } else { items.par_sort_unstable() }
 }
 
+/// Sorts as told, on all cores where that is worth waking them.
+pub fn sort_by<T: Send>(items: &mut [T], order: impl Fn(&T, &T) -> std::cmp::Ordering + Send + Sync) {
+    use rayon::slice::ParallelSliceMut;
+    if items.len() < 16_000 { items.sort_unstable_by(order) } else { items.par_sort_unstable_by(order) }
+}
+
+/// Maps every item, in order, where that is so little work that cores are only worth waking for thousands of items.
+pub fn map_light<T: Sync, R: Send>(items: &[T], f: impl Fn(&T) -> R + Send + Sync) -> Vec<R> {
+    use rayon::iter::{IndexedParallelIterator as _, IntoParallelRefIterator as _, ParallelIterator as _};
+    if items.len() < 4_000 {
+        items.iter().map(f).collect()
+    } else {
+        items.par_iter().with_min_len(1_000).map(f).collect()
+    }
+}
+
 /// Maps every item, in order, on all cores. Items are begun in their order.
 pub fn map<T: Sync, R: Send>(items: &[T], f: impl Fn(&T) -> R + Sync) -> Vec<R> {
     map_with(items, || (), |(), item| f(item))

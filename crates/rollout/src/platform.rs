@@ -4,16 +4,16 @@
 mod linux;
 #[cfg(target_os = "linux")]
 pub use linux::{
-    all_write_locks, holder_facts, host_name, identity, identity_here, identity_of, lock_table, read_folder,
-    rename_new, stat_known,
+    KnownFolder, all_write_locks, holder_facts, host_name, identity, identity_here, identity_of, lock_table,
+    read_folder, rename_new, stands,
 };
 
 #[cfg(not(target_os = "linux"))]
 mod other;
 #[cfg(not(target_os = "linux"))]
 pub use other::{
-    all_write_locks, holder_facts, host_name, identity, identity_here, identity_of, lock_table, read_folder,
-    rename_new, stat_known,
+    KnownFolder, all_write_locks, holder_facts, host_name, identity, identity_here, identity_of, lock_table,
+    read_folder, rename_new, stands,
 };
 
 /// What a folder entry is.

@@ -1,19 +1,19 @@
 //! Finding every rollout of a home, with the facts that tell whether it changed.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
-use std::hash::Hasher as _;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use threadkeep_record::UtcMillis;
+use threadkeep_record::{ThreadId, UtcMillis};
 use twox_hash::XxHash3_64;
 
 use crate::name::{Form, RolloutName};
+use crate::packed::{self, Next, Spelt};
 use crate::par;
 pub use crate::platform::FolderMark;
-use crate::platform::{self, EntryKind, FileStat};
+use crate::platform::{self, EntryKind, FileStat, KnownFolder};
 
 /// Which of the two folders a rollout stands in. This, not a flag in a database, tells whether it is archived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -48,6 +48,8 @@ pub struct FileEntry {
     pub identity: (u64, u64),
     /// Why its facts could not be read, if so.
     pub problem: Option<Box<str>>,
+    /// Its print where that was made already; else 0.
+    print: u64,
 }
 
 /// A number for bytes, the same on every machine and release.
@@ -76,25 +78,32 @@ impl FileEntry {
     /// inode, size and times. The same on every machine and release.
     #[must_use]
     pub fn print(&self) -> u64 {
-        let mut hash = XxHash3_64::with_seed(0);
-        hash.write(self.folder.as_os_str().as_encoded_bytes());
-        hash.write_u8(0);
+        if self.print == 0 { self.print_in(folder_hash(&self.folder)) } else { self.print }
+    }
+
+    /// The same where the hash of the folder is known; never 0.
+    fn print_in(&self, folder: u64) -> u64 {
+        let mut bytes = [0; 8 + packed::MOST + 5 * 8];
+        let mut at = 0;
+        let mut put = |part: &[u8]| {
+            bytes[at..at + part.len()].copy_from_slice(part);
+            at += part.len();
+        };
+        put(&folder.to_le_bytes());
         match &self.own_name {
-            Some(own) => hash.write(own.as_encoded_bytes()),
+            // No packed name is so short.
+            Some(own) => put(&hash(own.as_encoded_bytes()).to_le_bytes()),
             None => {
-                hash.write(self.name.stamp.as_ref().map_or(&[], <[u8; 19]>::as_slice));
-                for id in [self.name.id, self.name.segment].into_iter().flatten() {
-                    hash.write(id.as_bytes());
-                }
-                hash.write(self.name.form.ending().as_bytes());
+                let mut name = [0; packed::MOST];
+                let len = packed::put(&mut name, &self.name);
+                put(&name[..len]);
             }
         }
-        hash.write_u8(0);
         let (device, inode) = self.identity;
         for number in [self.size, self.mtime_ns.cast_unsigned(), self.ctime_ns.cast_unsigned(), device, inode] {
-            hash.write(&number.to_le_bytes());
+            put(&number.to_le_bytes());
         }
-        hash.finish()
+        hash(&bytes[..at]).max(1)
     }
 
     /// Modification time in milliseconds.
@@ -129,6 +138,7 @@ impl FileEntry {
             ctime_ns: stat.ctime_ns,
             identity: (stat.dev, stat.ino),
             problem: None,
+            print: 0,
         })
     }
 }
@@ -162,7 +172,7 @@ pub struct Walk {
 pub struct FolderNames {
     /// How the folder stood before it was read.
     pub mark: FolderMark,
-    /// Names of rollouts, each ended by a zero byte.
+    /// Names of rollouts, packed (`docs/FORMAT.md`).
     pub files: Vec<u8>,
     /// Names of folders, each ended by a zero byte.
     pub folders: Vec<u8>,
@@ -171,21 +181,41 @@ pub struct FolderNames {
 impl FolderNames {
     /// Whether every name is one in the folder itself.
     fn is_sound(&self) -> bool {
-        let lists = [&self.files, &self.folders];
-        // Hardly any list has a name with a dot in front, and only such a one may be a folder's own or the one above.
-        let dotted = |list: &[u8]| list.starts_with(b".") || memchr::memmem::find(list, b"\0.").is_some();
-        let own = |list: &[u8]| dotted(list) && list.split(|b| *b == 0).any(|name| name == b".." || name == b".");
-        !lists.iter().any(|list| memchr::memchr(b'/', list).is_some() || own(list))
+        self.below().all(|name| name != b".." && name != b"." && !name.contains(&b'/'))
+    }
+
+    /// The names of folders.
+    fn below(&self) -> impl Iterator<Item = &[u8]> {
+        self.folders.split(|b| *b == 0).filter(|name| !name.is_empty())
+    }
+
+    fn note(&mut self, name: &OsStr, parsed: &RolloutName) {
+        if parsed.is_spelt(name.as_encoded_bytes()) {
+            packed::push(&mut self.files, parsed);
+        } else {
+            packed::push_text(&mut self.files, name);
+        }
     }
 }
 
+/// The threads that a walk is for.
+#[derive(Clone, Copy)]
+pub struct Wanted<'k> {
+    /// These.
+    pub ids: &'k HashSet<ThreadId>,
+    /// Of which nothing has to be told now. Whatever neither is wanted nor known is looked at.
+    pub known: &'k (dyn Fn(ThreadId) -> bool + Sync),
+}
+
 /// What is known of folders before a walk.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub enum Remember<'k> {
     /// Nothing, and nothing is to be kept.
     Nothing,
     /// Names of earlier walks, by path in the home. Only folders that changed are read.
     Known(&'k HashMap<PathBuf, FolderNames>),
+    /// The same; in folders that stand as they are known, only files of some threads are looked at and told.
+    Some(&'k HashMap<PathBuf, FolderNames>, Wanted<'k>),
 }
 
 /// Walks `sessions` and `archived_sessions` of a home. The two may themselves be links; below them none is followed.
@@ -207,11 +237,13 @@ pub fn walk_with(home: &Path, remember: Remember<'_>) -> Walk {
                 read(home, &path, place, remember, &mut mine, &mut folders);
             }
             todo.done(folders.drain(..));
+            // Folder by folder, so that the memory of a home's files is touched once: for what is new the system has to
+            // find and clear pages, which costs as much as a third of the looks at the files.
+            if mine.files.len() >= TOGETHER {
+                total.lock().unwrap_or_else(PoisonError::into_inner).files.append(&mut mine.files);
+            }
         }
         let mut total = total.lock().unwrap_or_else(PoisonError::into_inner);
-        if total.files.is_empty() {
-            std::mem::swap(&mut total.files, &mut mine.files);
-        }
         total.files.append(&mut mine.files);
         total.problems.append(&mut mine.problems);
         total.links.append(&mut mine.links);
@@ -223,6 +255,9 @@ pub fn walk_with(home: &Path, remember: Remember<'_>) -> Walk {
     total.links.sort_unstable();
     total
 }
+
+/// So many files are handed over at once.
+const TOGETHER: usize = 64;
 
 /// Folders that are still to be read. Reading one may add others, so there is an end only when nobody reads any more.
 #[derive(Default)]
@@ -272,41 +307,84 @@ fn known(
     into: &mut Walk,
     folders: &mut Vec<(PathBuf, Place)>,
 ) -> bool {
-    let Remember::Known(known) = remember else { return false };
+    let (known, wanted) = match remember {
+        Remember::Nothing => return false,
+        Remember::Known(known) => (known, None),
+        Remember::Some(known, wanted) => (known, Some(wanted)),
+    };
     let Some(names) = known.get(path).filter(|n| n.is_sound()) else { return false };
-    let shared: Arc<Path> = path.into();
+    let Ok(Some(folder)) = KnownFolder::open(&home.join(path), &names.mark) else { return false };
     let before = into.files.len();
-    let told = platform::stat_known(&home.join(path), &names.mark, &names.files, &mut |name, stat| {
-        into.files.extend(parse(name).map(|parsed| entry(&shared, name, parsed, place, stat, None)));
-    });
-    if !matches!(told, Ok(Some(()))) {
+    if !stat_all(&folder, &path.into(), place, &names.files, wanted, &mut into.files) {
         into.files.truncate(before);
         return false;
     }
-    let below = names.folders.split(|b| *b == 0).filter(|n| !n.is_empty());
-    folders.extend(below.map(|name| (join(path, from_bytes(name)), place)));
+    folders.extend(names.below().map(|name| (join(path, from_bytes(name)), place)));
     into.unchanged += 1;
     true
 }
 
+/// Looks at every file of a list of names, or those that are wanted; `false` where one is not there, or the list is none.
+fn stat_all(
+    folder: &KnownFolder,
+    path: &Arc<Path>,
+    place: Place,
+    names: &[u8],
+    wanted: Option<Wanted<'_>>,
+    into: &mut Vec<FileEntry>,
+) -> bool {
+    let skips = |id: Option<ThreadId>| match (wanted, id) {
+        (Some(wanted), Some(id)) => !wanted.ids.contains(&id) && (wanted.known)(id),
+        _ => false,
+    };
+    let hashed = folder_hash(path);
+    let mut spelt = Spelt::new();
+    let mut names = names;
+    loop {
+        let (own_name, name, stat) = match packed::next(&mut names) {
+            Next::Name(name) if skips(name.id) => continue,
+            Next::Name(name) => {
+                let stat = folder.stat(spelt.spell(&name));
+                (None, name, stat)
+            }
+            Next::Text(text) => {
+                let own = from_bytes(text.to_bytes());
+                let Some(name) = parse(own).filter(|_| packed::is_plain(text)) else { return false };
+                (Some(own.into()), name, folder.stat(text))
+            }
+            Next::End => return true,
+            Next::Broken => return false,
+        };
+        let Some(stat) = stat else { return false };
+        let mut file = entry(path, own_name, name, place, stat, None);
+        file.print = file.print_in(hashed);
+        into.push(file);
+    }
+}
+
+fn folder_hash(folder: &Path) -> u64 {
+    hash(folder.as_os_str().as_encoded_bytes())
+}
+
 fn entry(
     folder: &Arc<Path>,
-    name: &OsStr,
-    parsed: RolloutName,
+    own_name: Option<Box<OsStr>>,
+    name: RolloutName,
     place: Place,
     stat: FileStat,
     problem: Option<Box<str>>,
 ) -> FileEntry {
     FileEntry {
         folder: Arc::clone(folder),
-        own_name: (!parsed.is_spelt(name.as_encoded_bytes())).then(|| name.into()),
-        name: parsed,
+        own_name,
+        name,
         place,
         size: stat.size,
         mtime_ns: stat.mtime_ns,
         ctime_ns: stat.ctime_ns,
         identity: (stat.dev, stat.ino),
         problem,
+        print: 0,
     }
 }
 
@@ -321,17 +399,14 @@ fn read(
     let mut shared: Option<Arc<Path>> = None;
     let mut names = FolderNames::default();
     // Only folders in which everything is plain are remembered.
-    let mut plain = matches!(remember, Remember::Known(_));
-    let note = |list: &mut Vec<u8>, name: &OsStr| {
-        list.extend_from_slice(name.as_encoded_bytes());
-        list.push(0);
-    };
+    let mut plain = !matches!(remember, Remember::Nothing);
     let wanted = |name: &OsStr| RolloutName::may_be(name.as_encoded_bytes());
     let result = platform::read_folder(&home.join(path), &wanted, &mut |name, kind| {
         let (stat, problem) = match kind {
             EntryKind::Folder => {
                 if plain {
-                    note(&mut names.folders, name);
+                    names.folders.extend_from_slice(name.as_encoded_bytes());
+                    names.folders.push(0);
                 }
                 return folders.push((join(path, name), place));
             }
@@ -347,10 +422,11 @@ fn read(
         };
         if let Some(parsed) = parse(name) {
             if plain {
-                note(&mut names.files, name);
+                names.note(name, &parsed);
             }
             let folder = shared.get_or_insert_with(|| path.into());
-            into.files.push(entry(folder, name, parsed, place, stat, problem));
+            let own_name = (!parsed.is_spelt(name.as_encoded_bytes())).then(|| name.into());
+            into.files.push(entry(folder, own_name, parsed, place, stat, problem));
         }
     });
     match result {
@@ -388,17 +464,16 @@ pub fn named(home: &Path, text: &str, known: &HashMap<PathBuf, FolderNames>) -> 
         ["sessions", "archived_sessions"].iter().filter(|r| home.join(r).is_dir()).map(PathBuf::from).collect();
     let mut found = Vec::new();
     let holds = |name: &[u8]| memchr::memmem::find(name, text.as_bytes()).is_some();
+    // An id stands in a packed list as its bytes.
+    let id = ThreadId::parse(text).ok().filter(|id| id.to_string() == text);
+    let may_hold = |list: &[u8]| id.is_none_or(|id| memchr::memmem::find(list, id.as_bytes()).is_some() || holds(list));
     while let Some(path) = todo.pop() {
-        let names = known.get(&path).filter(|n| n.is_sound());
-        let same = names.map(|n| platform::stat_known(&home.join(&path), &n.mark, &[], &mut |_, _| {}));
-        if let (Some(names), Some(Ok(Some(())))) = (names, same) {
-            let each = |list: &'_ [u8], take: &mut dyn FnMut(&[u8])| {
-                list.split(|b| *b == 0).filter(|n| !n.is_empty()).for_each(take);
-            };
-            each(&names.folders, &mut |name| todo.push(join(&path, from_bytes(name))));
-            if holds(&names.files) {
-                each(&names.files, &mut |name| found.extend(holds(name).then(|| join(&path, from_bytes(name)))));
-            }
+        let names = known.get(&path).filter(|n| n.is_sound() && platform::stands(&home.join(&path), &n.mark));
+        if let Some(names) = names
+            && let Some(here) = if may_hold(&names.files) { spelt(&names.files) } else { Some(vec![]) }
+        {
+            todo.extend(names.below().map(|name| join(&path, from_bytes(name))));
+            found.extend(here.iter().filter(|name| holds(name)).map(|name| join(&path, from_bytes(name))));
             continue;
         }
         let wanted = |name: &OsStr| RolloutName::may_be(name.as_encoded_bytes()) && holds(name.as_encoded_bytes());
@@ -417,6 +492,20 @@ pub fn named(home: &Path, text: &str, known: &HashMap<PathBuf, FolderNames>) -> 
     }
     found.sort_unstable();
     Some(found)
+}
+
+/// The names of a list as they are spelt; `None` where it is none.
+fn spelt(mut list: &[u8]) -> Option<Vec<Vec<u8>>> {
+    let mut spelt = Spelt::new();
+    let mut all = Vec::new();
+    loop {
+        match packed::next(&mut list) {
+            Next::Name(name) => all.push(spelt.spell(&name).to_bytes().to_vec()),
+            Next::Text(text) if packed::is_plain(text) => all.push(text.to_bytes().to_vec()),
+            Next::End => return Some(all),
+            Next::Text(_) | Next::Broken => return None,
+        }
+    }
 }
 
 /// A name as it was remembered. Only systems whose names are bytes remember folders.

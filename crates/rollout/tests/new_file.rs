@@ -1,10 +1,11 @@
 //! A new file is there whole or not at all, after every crash and every failing call.
 
+use std::ffi::OsString;
 use std::io;
 use std::path::Path;
 
 use threadkeep_rollout::new_file::NewFile;
-use threadkeep_rollout::seam::{Disk, DiskFile, OpenMode};
+use threadkeep_rollout::seam::{Disk, DiskFile, Looked, OpenMode};
 use threadkeep_rollout::sim::{Crash, Failure, Lie, SimDisk};
 
 const HOME: &str = "/home";
@@ -107,6 +108,21 @@ impl Disk for NoLinks {
     }
     fn link(&self, _: &Path, _: &Path) -> io::Result<()> {
         Err(io::ErrorKind::Unsupported.into())
+    }
+    fn rename_new(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.0.rename_new(from, to)
+    }
+    fn remove_dir(&self, path: &Path) -> io::Result<()> {
+        self.0.remove_dir(path)
+    }
+    fn look(&self, path: &Path) -> io::Result<Option<Looked>> {
+        self.0.look(path)
+    }
+    fn names_in(&self, path: &Path) -> io::Result<Vec<OsString>> {
+        self.0.names_in(path)
+    }
+    fn copy_mode(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.0.copy_mode(from, to)
     }
     fn remove(&self, path: &Path) -> io::Result<()> {
         self.0.remove(path)

@@ -83,7 +83,7 @@ fn names_that_lead_elsewhere_are_not_believed() {
     let mut known = HashMap::new();
     again(&home, &mut known);
     for (files, folders) in [
-        (format!("../../{}\0", name(1)), String::new()),
+        (format!("\0../../{}\0", name(1)), String::new()),
         (String::new(), "..\0".into()),
         (String::new(), "11\0..\0".into()),
     ] {
@@ -94,7 +94,15 @@ fn names_that_lead_elsewhere_are_not_believed() {
         again(&home, &mut spoilt);
     }
     // Names that are not there any more, bytes that are no names.
-    for bytes in [b"rollout-x.jsonl\0".to_vec(), b"rollout-x.jsonl".to_vec(), vec![0, 0, 0], vec![0xff; 9]] {
+    for bytes in [
+        b"\0rollout-x.jsonl\0".to_vec(),
+        b"\0rollout-x.jsonl".to_vec(),
+        b"rollout-x.jsonl\0".to_vec(),
+        vec![0, 0, 0],
+        vec![0xff; 9],
+        // A name that could be spelt, and is nowhere.
+        [[1; 8].as_slice(), &[7; 16]].concat(),
+    ] {
         let mut spoilt = known.clone();
         spoilt.get_mut(Path::new("sessions")).unwrap().files = bytes;
         again(&home, &mut spoilt);

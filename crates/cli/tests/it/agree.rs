@@ -9,6 +9,8 @@ use std::time::Duration;
 use assert_cmd::Command;
 use serde_json::Value;
 use tempfile::TempDir;
+use threadkeep_index::listed::{Cut, Finished, Keep, Listed};
+use threadkeep_index::{Index, IndexOptions, IndexPlace};
 
 use crate::home::{Home, Out, clean};
 
@@ -37,7 +39,7 @@ pub fn with_an_index(home: &Home, plain: &Out) {
     run(home, folder.path(), &["reindex".into()]);
     // One of the ways each time, for there are very many tests.
     let way = WAYS[NEXT.fetch_add(1, Ordering::Relaxed) % WAYS.len()];
-    spoil(folder.path(), way);
+    spoil(home, folder.path(), way);
     let with = run(home, folder.path(), &plain.args);
     let answer: Value = serde_json::from_slice(&with).unwrap_or_else(|e| panic!("{e}: {with:?}"));
     same(&plain.json, &answer, &format!("{way} index, {:?}", plain.args));
@@ -65,19 +67,41 @@ fn run(home: &Home, folder: &Path, args: &[String]) -> Vec<u8> {
 }
 
 /// Makes the index one that is not finished, or that speaks of other files.
-fn spoil(folder: &Path, way: &str) {
-    let sql = match way {
-        "half" => "DELETE FROM listed WHERE row % 2 = 1; DELETE FROM marks WHERE mark = 'whole'",
-        "old" => "UPDATE listed SET print = print + 1, updated_at = 7, facet = 1; UPDATE rows SET thread = '{}'",
-        _ => return,
-    };
-    for entry in fs::read_dir(folder).expect("the folder") {
-        let path = entry.expect("an entry").path();
-        if path.extension().is_some_and(|e| e == "sqlite") {
-            let connection = rusqlite::Connection::open(&path).expect("the index");
-            connection.execute_batch(sql).expect("its tables");
-        }
+fn spoil(home: &Home, folder: &Path, way: &str) {
+    if way == "whole" {
+        return;
     }
+    let options = IndexOptions {
+        home: threadkeep_rollout::Home::new(home.path()),
+        place: IndexPlace::Dir(folder.to_owned()),
+        busy: Duration::from_secs(20),
+    };
+    let index = Index::open(options).expect("the index");
+    let listing = index.listing().expect("what is kept");
+    if way == "half" {
+        let half: Vec<_> = listing.threads.iter().map(|l| l.thread).step_by(2).collect();
+        index.keep(&[], &half, Finished::NotYet).expect("forgotten");
+        for entry in fs::read_dir(folder).expect("the folder") {
+            let path = entry.expect("an entry").path();
+            if path.extension().is_some_and(|e| e == "sqlite") {
+                let connection = rusqlite::Connection::open(&path).expect("the index");
+                connection.execute_batch("DELETE FROM marks WHERE mark = 'whole'").expect("its tables");
+            }
+        }
+        return;
+    }
+    let facet = listing.facets.values().min().cloned().unwrap_or_default();
+    let old = |l: &Listed| Keep {
+        listed: Listed { print: l.print.wrapping_add(1), updated_at: 7, ..*l },
+        facet: facet.clone(),
+        row: "{}".into(),
+        preview: None,
+        cut: Cut::No,
+        depends: vec![],
+        touched: vec![],
+    };
+    let old: Vec<Keep> = listing.threads.iter().map(old).collect();
+    index.keep(&old, &[], Finished::NotYet).expect("kept");
 }
 
 /// What one answer does not know, the other may; what both know must be the same.

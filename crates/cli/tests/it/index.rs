@@ -266,6 +266,47 @@ fn an_index_that_is_damaged_inside_costs_no_answer() {
     }
 }
 
+/// Whatever of the blocks is damaged, lost, torn, of other threads or another moment: the answers are those of the files,
+/// and the next command has an index that is whole again.
+#[test]
+fn damaged_blocks_cost_no_answer() {
+    let home = Home::new();
+    for n in 1..=600 {
+        home.put(&Log::healthy(&t(n), AT));
+    }
+    reindexed(&home);
+    let plain = list(&home, &["--all", "--count", "--no-index", "--limit", "1000"]);
+    assert_eq!(threads(&plain).len(), 600);
+    let connection = Connection::open(file(&home)).expect("the index");
+    let blocks: i64 = connection.query_row("SELECT count(*) FROM listed", [], |r| r.get(0)).expect("blocks");
+    assert!(blocks > 1, "{blocks}");
+    drop(connection);
+    for sql in [
+        "UPDATE listed SET threads = zeroblob(length(threads))",
+        "UPDATE listed SET threads = substr(threads, 1, length(threads) / 2)",
+        "UPDATE listed SET threads = CAST(threads || x'00' AS BLOB)",
+        "DELETE FROM listed WHERE first = (SELECT max(first) FROM listed)",
+        "DELETE FROM listed WHERE first = (SELECT min(first) FROM listed)",
+        "UPDATE listed SET first = x'ff' WHERE first = (SELECT max(first) FROM listed)",
+        "UPDATE OR REPLACE listed SET first = zeroblob(16)",
+        "UPDATE listed SET threads = (SELECT threads FROM listed ORDER BY first LIMIT 1)",
+        "DELETE FROM facets WHERE id = (SELECT max(id) FROM facets)",
+        "UPDATE folders SET files = zeroblob(length(files))",
+        "UPDATE folders SET files = substr(files, 25)",
+        "UPDATE folders SET files = x'', folders = x''",
+        "UPDATE folders SET folders = x''",
+    ] {
+        Connection::open(file(&home)).expect("the index").execute_batch(sql).expect("spoilt");
+        for _ in 0..2 {
+            let answer = list(&home, &["--all", "--count", "--limit", "1000"]);
+            assert_eq!(answer["threads"], plain["threads"], "{sql}");
+            assert_eq!(answer["total"], plain["total"], "{sql}");
+        }
+        let again = list(&home, &["--all", "--limit", "3"]);
+        assert_eq!(again["index"]["reason"], "every thread is as it was read", "{sql}");
+    }
+}
+
 #[test]
 fn an_index_of_a_newer_release_is_left_alone() {
     let home = three();
@@ -305,7 +346,7 @@ fn nobody_who_holds_it_is_waited_for() {
     reindexed(&home);
     home.put(&Log::healthy(&t(4), AT));
     let connection = Connection::open(file(&home)).expect("the index");
-    connection.execute_batch("BEGIN EXCLUSIVE; UPDATE listed SET updated_at = 1").expect("held");
+    connection.execute_batch("BEGIN EXCLUSIVE; UPDATE listed SET threads = x'00'").expect("held");
     let began = Instant::now();
     assert_eq!(threads(&list(&home, &["--all"])).len(), 4);
     assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
@@ -504,7 +545,10 @@ fn a_damaged_text_hint_hides_nothing() {
         "UPDATE text_blocks SET bytes = substr(bytes, 1, 40)",
         "DELETE FROM text_blocks",
         "DELETE FROM text_segments",
-        "DELETE FROM text_files WHERE owner % 2 = 0",
+        "DELETE FROM text_files",
+        "UPDATE text_files SET files = zeroblob(length(files))",
+        "UPDATE text_files SET files = substr(files, 1, length(files) / 2)",
+        "UPDATE text_files SET files = x''",
         "UPDATE text_segments SET bytes = bytes + 9",
     ] {
         let home = many();

@@ -44,7 +44,7 @@ impl<R: ReadAt + ?Sized> ReadAt for &R {
 }
 
 /// Appends a number, seven bits a byte, lowest first.
-pub(super) fn put(into: &mut Vec<u8>, mut number: u64) {
+pub(crate) fn put(into: &mut Vec<u8>, mut number: u64) {
     while number >= 0x80 {
         into.push((number & 0x7f) as u8 | 0x80);
         number >>= 7;
@@ -53,7 +53,7 @@ pub(super) fn put(into: &mut Vec<u8>, mut number: u64) {
 }
 
 /// Takes a number from the front. `None` where there is none that fits.
-pub(super) fn take(from: &mut &[u8]) -> Option<u64> {
+pub(crate) fn take(from: &mut &[u8]) -> Option<u64> {
     let mut number = 0u64;
     for shift in (0..64).step_by(7) {
         let (byte, rest) = from.split_first()?;

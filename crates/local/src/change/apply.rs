@@ -74,7 +74,7 @@ impl Changer {
 
     /// Threads in such an order that each comes before those whose files its history needs.
     fn needing_first(&self, ids: Vec<ThreadId>) -> Vec<ThreadId> {
-        let catalog = self.look();
+        let catalog = self.look_for(&ids);
         let relations = Relations::of(&catalog);
         let mut by: BTreeMap<ThreadId, BTreeSet<ThreadId>> =
             ids.iter().map(|id| (*id, relations.needing(*id))).collect();
@@ -99,12 +99,13 @@ impl Changer {
     /// Which of these threads have to stay, because the history of one that is not among them needs them.
     #[must_use]
     pub fn needed(&self, ids: &[ThreadId]) -> Vec<ThreadId> {
-        let catalog = self.look();
+        let catalog = self.look_for(ids);
         kept_by_others(ids, &Relations::of(&catalog)).into_iter().map(|(id, _)| id).collect()
     }
 
-    pub(super) fn look(&self) -> Catalog {
-        Catalog::open(&self.home, self.sqlite_home.as_ref(), self.index.as_ref())
+    /// A look at the home for some threads.
+    pub(super) fn look_for(&self, ids: &[ThreadId]) -> Catalog {
+        Catalog::open_for(&self.home, self.sqlite_home.as_ref(), self.index.as_ref(), ids)
     }
 
     fn part(&self, kind: ChangeKind, ids: &[ThreadId]) -> Vec<Outcome> {
@@ -123,7 +124,7 @@ impl Changer {
             }
         }
         // The look comes behind the locks: what is found then stays so.
-        let catalog = self.look();
+        let catalog = self.look_for(ids);
         let trash = Trash::read(&*self.disk, self.home.path());
         let look = Look { changer: self, catalog: &catalog, trash: trash.as_ref().map_err(ToString::to_string) };
         let relations = (kind == ChangeKind::Delete).then(|| Relations::of(&catalog));

@@ -61,7 +61,7 @@ impl Changer {
         let lock = self.lock(id);
         let open = self.opened(id)?;
         let lock = lock?;
-        let catalog = self.look();
+        let catalog = self.look_for(&[id]);
         let detaching = self.detaching(id, &open, &Relations::of(&catalog))?;
         if detaching.standing != Standing::OtherThreads {
             return Ok(Told::NoRow);

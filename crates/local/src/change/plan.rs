@@ -12,7 +12,6 @@ use super::relations::Relations;
 use super::steps::{Look, Planned};
 use super::trash::Trash;
 use super::{Cascade, ChangeError, ChangeKind, Changer};
-use crate::catalog::Catalog;
 use crate::row;
 
 /// What is to be done with a thread.
@@ -79,7 +78,7 @@ impl Changer {
         if kind == ChangeKind::Detach {
             return self.plan_detached(ids);
         }
-        let catalog = Catalog::open(&self.home, self.sqlite_home.as_ref(), self.index.as_ref());
+        let catalog = self.look_for(ids);
         let trash = Trash::read(&*self.disk, self.home.path());
         let look = Look { changer: self, catalog: &catalog, trash: trash.as_ref().map_err(ToString::to_string) };
         let relations = (kind != ChangeKind::Restore).then(|| Relations::of(&catalog));
@@ -122,7 +121,7 @@ impl Changer {
 
 impl Changer {
     fn plan_detached(&self, ids: &[ThreadId]) -> Plan {
-        let catalog = self.look();
+        let catalog = self.look_for(ids);
         let look = Look { changer: self, catalog: &catalog, trash: Err(String::new()) };
         let relations = Relations::of(&catalog);
         let one = |id: &ThreadId| {
@@ -207,7 +206,9 @@ impl Look<'_> {
 
     /// Name and preview of a thread.
     pub(super) fn facts(&self, id: ThreadId) -> Option<(Option<String>, Option<String>)> {
+        let kept = self.catalog.kept.find(self.catalog, id).filter(|(_, fresh)| *fresh);
         let mut row = match self.catalog.group(id) {
+            Some(_) if kept.is_some() => kept?.0,
             Some(group) => row::row(self.catalog, group, Depth::Head),
             None => row::ghost(id, self.catalog.ghosts.get(&id)?),
         };

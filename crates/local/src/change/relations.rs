@@ -31,20 +31,21 @@ impl<'c> Relations<'c> {
     /// Looks at the threads of a home: at their heads, where the index does not know them.
     #[must_use]
     pub fn of(catalog: &'c Catalog) -> Self {
-        let mut parents: BTreeMap<ThreadId, ThreadId> = BTreeMap::new();
-        let mut unread = Vec::new();
-        for (i, group) in catalog.groups.iter().enumerate() {
-            match catalog.kept.get(i, Known::Ends) {
-                Some(listed) => {
-                    parents.extend(listed.parent.map(|parent| (listed.thread, parent)));
-                }
-                None => unread.push(group),
-            }
-        }
+        let mut parents: BTreeMap<ThreadId, ThreadId> = catalog.kept.parents().collect();
+        let unread: Vec<&Group> = catalog
+            .groups
+            .iter()
+            .enumerate()
+            .filter(|(i, _)| catalog.kept.get(*i, Known::Ends).is_none())
+            .map(|(_, group)| group)
+            .collect();
         let mut needing: HashMap<ThreadId, Vec<ThreadId>> = HashMap::new();
         for told in par::map(&unread, |group| tell(catalog, group)) {
             let Some(id) = told.id else { continue };
-            parents.extend(told.parent.map(|parent| (id, parent)));
+            match told.parent {
+                Some(parent) => parents.insert(id, parent),
+                None => parents.remove(&id),
+            };
             told.bases.into_iter().for_each(|base| needing.entry(base).or_default().push(id));
         }
         // What was set counts before what a header says; Codex's edges only complete it.
@@ -91,7 +92,13 @@ impl<'c> Relations<'c> {
         let asked: Vec<ThreadId> = rollouts.iter().copied().collect();
         let hinted = self.catalog.kept.dependents(&asked).unwrap_or_default();
         for other in hinted.into_iter().filter(|other| *other != id) {
-            let Some(group) = self.catalog.group(other) else { continue };
+            let Some(group) = self.catalog.group(other) else {
+                // One that was not looked for says something of a segment, which only a history does.
+                if self.catalog.partial.as_ref().is_some_and(|wanted| !wanted.contains(&other)) {
+                    all.insert(other);
+                }
+                continue;
+            };
             if tell(self.catalog, group).bases.iter().any(|base| rollouts.contains(base)) {
                 all.insert(other);
             }

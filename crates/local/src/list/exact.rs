@@ -16,6 +16,7 @@ use crate::as_of;
 use crate::catalog::Catalog;
 use crate::filter::{Filter, Reason};
 use crate::kept_filter::{KeptFilter, Verdict};
+use crate::key::Key;
 use crate::page::{children, merge_by_header};
 use crate::row::Row;
 
@@ -40,49 +41,6 @@ enum Found<'c> {
     Kept { home: usize, group: usize, listed: &'c Listed },
     /// Read from its files.
     Read { home: usize, row: Box<Row> },
-}
-
-/// The last word in every order: the thread's id, or the path of a file without one.
-#[derive(PartialEq, Eq)]
-enum Key {
-    Id(ThreadId),
-    Text(String),
-}
-
-impl Key {
-    fn of(row: &Row) -> Self {
-        row.thread.id.map_or_else(|| Self::Text(row.key.clone()), Self::Id)
-    }
-
-    fn text(&self) -> String {
-        match self {
-            Self::Id(id) => id.to_string(),
-            Self::Text(text) => text.clone(),
-        }
-    }
-
-    fn is(&self, text: &str) -> bool {
-        match self {
-            Self::Id(id) => ThreadId::parse(text).is_ok_and(|t| t == *id),
-            Self::Text(own) => own == text,
-        }
-    }
-}
-
-impl Ord for Key {
-    fn cmp(&self, other: &Self) -> Ordering {
-        match (self, other) {
-            // The text of an id orders as its bytes do.
-            (Self::Id(a), Self::Id(b)) => a.cmp(b),
-            (a, b) => a.text().cmp(&b.text()),
-        }
-    }
-}
-
-impl PartialOrd for Key {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
 }
 
 impl Request<'_> {
@@ -241,7 +199,7 @@ impl Request<'_> {
     /// Threads with their place in the order, without those that were given before.
     fn keyed<'c>(&self, found: Vec<Found<'c>>, as_of: UtcMillis) -> Vec<(i64, Key, Found<'c>)> {
         let given = self.cursor.and_then(|c| c.given.as_ref());
-        let last = self.cursor.filter(|c| c.given.is_none()).map(|c| (c.last_ms, key_of(&c.last_id), c));
+        let last = self.cursor.filter(|c| c.given.is_none()).map(|c| (c.last_ms, Key::parse(&c.last_id), c));
         let place = |f: Found<'c>| {
             let (mut ms, mtime) = match &f {
                 Found::Kept { listed, .. } => (kept_ms(listed, self.query.sort), listed.mtime),
@@ -281,7 +239,7 @@ impl Request<'_> {
         // A first page by modification time did not look at files older than its floor, whatever their records say.
         let (rest, restart) = match (c.floor_mtime_ms, c.first_ms, &c.first_id) {
             (Some(floor), Some(first), Some(id)) => {
-                (self.order(here, (first, &key_of(id))).is_gt() || mtime < floor, last.0 == first && last.1.is(id))
+                (self.order(here, (first, &Key::parse(id))).is_gt() || mtime < floor, last.0 == first && last.1.is(id))
             }
             _ => (true, false),
         };
@@ -367,8 +325,4 @@ fn kept_ms(listed: &Listed, sort: SortKey) -> i64 {
         SortKey::Updated => listed.updated_at,
         SortKey::Recency => listed.recency_at,
     }
-}
-
-fn key_of(text: &str) -> Key {
-    ThreadId::parse(text).ok().filter(|id| id.to_string() == text).map_or_else(|| Key::Text(text.to_owned()), Key::Id)
 }

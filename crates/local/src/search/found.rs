@@ -11,13 +11,14 @@ use threadkeep_store::SearchHit;
 use super::scan::RawHit;
 use crate::catalog::Catalog;
 use crate::inherited;
+use crate::key::Key;
 use crate::row::{Row, shown};
 use crate::turn_index::TurnIndex;
 
 /// Where hits of a thread come from.
 pub(super) struct Found {
     pub(super) home: usize,
-    pub(super) key: String,
+    pub(super) key: Key,
     pub(super) id: Option<ThreadId>,
     pub(super) archived: bool,
     pub(super) order_ms: i64,
@@ -78,13 +79,13 @@ pub(super) fn drop_inherited(
     catalog: &Catalog,
     row: &Row,
     hits: &mut Vec<(Option<PathBuf>, RawHit)>,
-    searched: Option<&HashSet<String>>,
+    searched: Option<&HashSet<Key>>,
 ) {
     let Some(member) = row.assembly.as_ref().map(|a| &row.members[a.head]) else { return };
     let Some(header) = &member.facts.header else { return };
     let Some(parent) = header.forked_from_id.or_else(|| header.parent()) else { return };
     // A parent that a filter leaves out is not searched, so the copy is the only place.
-    if searched.is_some_and(|keys| !keys.contains(&parent.to_string())) {
+    if searched.is_some_and(|keys| !keys.contains(&Key::Id(parent))) {
         return;
     }
     if catalog.group(parent).is_none() {

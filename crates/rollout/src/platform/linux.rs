@@ -82,30 +82,31 @@ fn mark(fd: &OwnedFd) -> io::Result<FolderMark> {
     Ok(FolderMark { dev: s.dev, ino: s.ino, mtime_ns: s.mtime_ns, ctime_ns: s.ctime_ns })
 }
 
-/// The facts of files whose names are known, each ended by a zero byte, in a folder that stands as `known` says. `None`
-/// where it does not, or something that is no file has one of the names: then the folder has to be read.
-pub fn stat_known(
-    path: &Path,
-    known: &FolderMark,
-    names: &[u8],
-    sink: &mut dyn FnMut(&OsStr, FileStat),
-) -> io::Result<Option<()>> {
-    let fd = open(path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
-    if mark(&fd)? != *known {
-        return Ok(None);
+/// A folder that stands as it was known.
+pub struct KnownFolder(OwnedFd);
+
+impl KnownFolder {
+    /// Opens a folder; `None` where it does not stand as `known` says and has to be read.
+    pub fn open(path: &Path, known: &FolderMark) -> io::Result<Option<Self>> {
+        let fd = open(path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+        Ok((mark(&fd)? == *known).then_some(Self(fd)))
     }
-    let mut rest = names;
-    while let Ok(name) = CStr::from_bytes_until_nul(rest) {
-        rest = &rest[name.to_bytes_with_nul().len()..];
-        match statx(&fd, name, AtFlags::SYMLINK_NOFOLLOW, FACTS) {
-            Ok(s) if FileType::from_raw_mode(s.stx_mode.into()) == FileType::RegularFile => {
-                sink(OsStr::from_bytes(name.to_bytes()), facts(&s));
-            }
-            Ok(_) | Err(_) => return Ok(None),
-        }
+
+    /// The facts of a file in it; `None` where there is none of this name, or it is something else.
+    pub fn stat(&self, name: &CStr) -> Option<FileStat> {
+        let s = statx(&self.0, name, AtFlags::SYMLINK_NOFOLLOW, FACTS).ok()?;
+        (FileType::from_raw_mode(s.stx_mode.into()) == FileType::RegularFile).then(|| facts(&s))
     }
-    // What does not end as names do was not written as names.
-    Ok(rest.is_empty().then_some(()))
+}
+
+/// Whether a folder stands as it was known.
+pub fn stands(path: &Path, known: &FolderMark) -> bool {
+    let flags = AtFlags::empty();
+    statx(rustix::fs::CWD, path, flags, FACTS).is_ok_and(|s| {
+        let f = facts(&s);
+        let now = FolderMark { dev: f.dev, ino: f.ino, mtime_ns: f.mtime_ns, ctime_ns: f.ctime_ns };
+        FileType::from_raw_mode(s.stx_mode.into()) == FileType::Directory && now == *known
+    })
 }
 
 /// Device and inode of a file, following links.

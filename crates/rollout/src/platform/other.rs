@@ -37,13 +37,24 @@ pub fn read_folder(
 }
 
 /// A folder's state is not told here: it is always read.
-pub fn stat_known(
-    _path: &Path,
-    _known: &FolderMark,
-    _names: &[u8],
-    _sink: &mut dyn FnMut(&OsStr, FileStat),
-) -> io::Result<Option<()>> {
-    Ok(None)
+pub struct KnownFolder(());
+
+impl KnownFolder {
+    /// Never one.
+    pub fn open(_path: &Path, _known: &FolderMark) -> io::Result<Option<Self>> {
+        Ok(None)
+    }
+
+    /// See the Linux module.
+    pub fn stat(&self, _name: &std::ffi::CStr) -> Option<FileStat> {
+        let () = self.0;
+        None
+    }
+}
+
+/// Never known here.
+pub fn stands(_path: &Path, _known: &FolderMark) -> bool {
+    false
 }
 
 fn stat(m: &std::fs::Metadata) -> FileStat {
