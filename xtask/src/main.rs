@@ -9,6 +9,7 @@ mod crash;
 mod fuzz;
 mod gen_home;
 mod homes;
+mod changes_bench;
 mod homes_bench;
 mod index_kill;
 mod kill;
@@ -46,6 +47,8 @@ enum Command {
     KillChild(kill::child::Options),
     /// Prepare, run, resume and clean up task homes with very many processes at once, some of them killed
     Homes(homes::Options),
+    /// Time archiving and deleting in a large home, one thread and a thousand
+    ChangesBench(changes_bench::Options),
     /// Time the preparation of a task home beside a large shared history
     HomesBench(homes_bench::Options),
     /// List, search and build the index of a changing home with many processes at once, some of them killed
@@ -77,6 +80,7 @@ fn run(command: Command) -> Result<()> {
         Command::Kill(options) => kill::run(&options)?,
         Command::KillChild(options) => kill::child::run(&options)?,
         Command::Homes(options) => homes::run(&options)?,
+        Command::ChangesBench(options) => changes_bench::run(&options)?,
         Command::HomesBench(options) => homes_bench::run(&options)?,
         Command::IndexKill(options) => index_kill::run(&options)?,
         Command::Oracle(options) => oracle::run(&options)?,
