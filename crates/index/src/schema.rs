@@ -99,11 +99,7 @@ const OBJECTS: [(i32, &str, &str); 16] = [
         "CREATE TABLE folders (path BLOB NOT NULL PRIMARY KEY, dev INTEGER NOT NULL, ino INTEGER NOT NULL, \
          mtime_ns INTEGER NOT NULL, ctime_ns INTEGER NOT NULL, hash INTEGER NOT NULL, files BLOB NOT NULL, folders BLOB NOT NULL) STRICT",
     ),
-    (
-        3,
-        "listed",
-        "CREATE TABLE listed (first BLOB NOT NULL PRIMARY KEY, threads BLOB NOT NULL) STRICT",
-    ),
+    (3, "listed", "CREATE TABLE listed (first BLOB NOT NULL PRIMARY KEY, threads BLOB NOT NULL) STRICT"),
     (3, "marks", "CREATE TABLE marks (mark TEXT NOT NULL PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID"),
     (3, "rows", "CREATE TABLE rows (row INTEGER PRIMARY KEY, thread TEXT NOT NULL) STRICT"),
     (

@@ -207,11 +207,7 @@ fn unsigned(row: &rusqlite::Row<'_>, column: usize) -> rusqlite::Result<u64> {
     row.get::<_, i64>(column).map(i64::cast_unsigned)
 }
 
-fn candidates(
-    transaction: &Connection,
-    query: &Query,
-    stop: &AtomicBool,
-) -> rusqlite::Result<Option<TextCandidates>> {
+fn candidates(transaction: &Connection, query: &Query, stop: &AtomicBool) -> rusqlite::Result<Option<TextCandidates>> {
     let mut found = TextCandidates::default();
     let Some(segments) = segments(transaction)? else { return Ok(None) };
     for (segment, size) in segments {

@@ -190,7 +190,8 @@ impl Kept {
         let to = (from + SETTLED_AT_ONCE).min(groups.len());
         let threads = &self.listing.threads;
         // What is kept of threads between two groups goes with the first of them.
-        let before = |at: usize| groups.get(at).map_or(threads.len(), |g| threads.partition_point(|l| Some(l.thread) < g.id));
+        let before =
+            |at: usize| groups.get(at).map_or(threads.len(), |g| threads.partition_point(|l| Some(l.thread) < g.id));
         let first = if from == 0 { 0 } else { before(from) };
         let mut kept = threads[..before(to)].iter().zip(0u32..).skip(first).peekable();
         let mut part = Settled { at: vec![NONE; to - from], ..Settled::default() };

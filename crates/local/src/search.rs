@@ -21,8 +21,8 @@ use threadkeep_store::{Include, InvalidCursor, ListQuery, SearchHit, SearchQuery
 
 use crate::catalog::Catalog;
 use crate::filter::Filter;
-use crate::key::Key;
 use crate::kept_filter::{KeptFilter, Verdict};
+use crate::key::Key;
 use crate::list::{Candidate, IndexState, IndexUse, LocalStore, SMALL_HOME, add_names, candidates, load};
 use crate::row::{self, shown};
 use found::place;

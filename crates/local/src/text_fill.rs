@@ -80,8 +80,7 @@ pub(crate) fn fill(catalog: &Catalog, index: &Index, until: Until) -> Result<boo
 
 /// Forgets files that are not there any more.
 fn forget_gone(index: &Index, here: &HashSet<u64>) -> Result<(), FillError> {
-    let gone: Vec<u64> =
-        index.text_files()?.iter().filter(|f| !here.contains(&f.print)).map(|f| f.owner).collect();
+    let gone: Vec<u64> = index.text_files()?.iter().filter(|f| !here.contains(&f.print)).map(|f| f.owner).collect();
     if !gone.is_empty() {
         index.keep_text(None, &[], &gone)?;
     }
@@ -163,7 +162,12 @@ impl Filler<'_> {
 }
 
 /// What is known of a plain file that was only appended to since, among what passes.
-pub(crate) fn grown(known: &TextFiles, f: &FileEntry, path: &Path, passes: impl Fn(&TextFile) -> bool) -> Option<TextFile> {
+pub(crate) fn grown(
+    known: &TextFiles,
+    f: &FileEntry,
+    path: &Path,
+    passes: impl Fn(&TextFile) -> bool,
+) -> Option<TextFile> {
     if f.name.form != Form::Plain || f.identity == (0, 0) {
         return None;
     }

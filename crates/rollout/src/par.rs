@@ -53,7 +53,11 @@ pub fn sort_by<T: Send>(items: &mut [T], order: impl Fn(&T, &T) -> std::cmp::Ord
 /// Maps every item, in order, where that is so little work that cores are only worth waking for thousands of items.
 pub fn map_light<T: Sync, R: Send>(items: &[T], f: impl Fn(&T) -> R + Send + Sync) -> Vec<R> {
     use rayon::iter::{IndexedParallelIterator as _, IntoParallelRefIterator as _, ParallelIterator as _};
-    if items.len() < 4_000 { items.iter().map(f).collect() } else { items.par_iter().with_min_len(1_000).map(f).collect() }
+    if items.len() < 4_000 {
+        items.iter().map(f).collect()
+    } else {
+        items.par_iter().with_min_len(1_000).map(f).collect()
+    }
 }
 
 /// Maps every item, in order, on all cores. Items are begun in their order.

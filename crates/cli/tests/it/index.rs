@@ -292,7 +292,7 @@ fn damaged_blocks_cost_no_answer() {
         "UPDATE listed SET threads = (SELECT threads FROM listed ORDER BY first LIMIT 1)",
         "DELETE FROM facets WHERE id = (SELECT max(id) FROM facets)",
         "UPDATE folders SET files = zeroblob(length(files))",
-        "UPDATE folders SET files = substr(files, 25)",
+        "UPDATE folders SET files = substr(files, 25) WHERE length(files) > 24",
         "UPDATE folders SET files = x'', folders = x''",
         "UPDATE folders SET folders = x''",
     ] {

@@ -154,7 +154,9 @@ impl<'c> Blocks<'c> {
             let Some(threads) = block.threads.filter(|_| block.changed) else { continue };
             let threads: Vec<Listed> = threads.into_values().collect();
             if threads.is_empty() {
-                self.connection.prepare_cached("DELETE FROM listed WHERE first = ?1")?.execute([block.first.as_bytes()])?;
+                self.connection
+                    .prepare_cached("DELETE FROM listed WHERE first = ?1")?
+                    .execute([block.first.as_bytes()])?;
             } else if threads.len() <= MOST {
                 put.execute(params![block.first.as_bytes(), pack(threads.iter())])?;
             } else {
@@ -203,7 +205,9 @@ mod tests {
 
     fn table() -> Connection {
         let connection = Connection::open_in_memory().unwrap();
-        connection.execute_batch("CREATE TABLE listed (first BLOB NOT NULL PRIMARY KEY, threads BLOB NOT NULL)").unwrap();
+        connection
+            .execute_batch("CREATE TABLE listed (first BLOB NOT NULL PRIMARY KEY, threads BLOB NOT NULL)")
+            .unwrap();
         connection
     }
 
@@ -241,13 +245,10 @@ mod tests {
         let mut blocks = Blocks::open(&connection).unwrap();
         (0..2000).for_each(|n| blocks.put(listed(n, n.into())).unwrap());
         blocks.write().unwrap();
-        let first: Vec<u8> = connection
-            .query_row("SELECT first FROM listed ORDER BY first LIMIT 1 OFFSET 2", [], |r| r.get(0))
-            .unwrap();
+        let first: Vec<u8> =
+            connection.query_row("SELECT first FROM listed ORDER BY first LIMIT 1 OFFSET 2", [], |r| r.get(0)).unwrap();
         for damage in ["x''", "x'00'", "substr(threads, 1, length(threads) - 1)", "CAST(threads || x'00' AS BLOB)"] {
-            connection
-                .execute(&format!("UPDATE listed SET threads = {damage} WHERE first = ?1"), [&first])
-                .unwrap();
+            connection.execute(&format!("UPDATE listed SET threads = {damage} WHERE first = ?1"), [&first]).unwrap();
             assert_eq!(all(&connection).len(), 2000 - THREADS, "{damage}");
             let mut blocks = Blocks::open(&connection).unwrap();
             (0..2000).for_each(|n| blocks.put(listed(n, n.into())).unwrap());

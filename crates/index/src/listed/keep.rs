@@ -120,9 +120,8 @@ fn differs(connection: &Connection, was: &Listed, k: &Keep) -> rusqlite::Result<
         )?
         .query_row([was.row, was.facet], |r| Ok((r.get(0)?, r.get(1)?, r.get(2)?)))
         .optional()?;
-    Ok(said.is_some_and(|(facet, row, preview)| {
-        facet.as_ref() != Some(&k.facet) || row != k.row || preview != k.preview
-    }))
+    Ok(said
+        .is_some_and(|(facet, row, preview)| facet.as_ref() != Some(&k.facet) || row != k.row || preview != k.preview))
 }
 
 fn put(transaction: &Transaction<'_>, blocks: &mut Blocks<'_>, k: &Keep, facet: i64) -> rusqlite::Result<Changed> {

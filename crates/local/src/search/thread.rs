@@ -48,12 +48,7 @@ pub(super) fn may_hit(work: &Work<'_>, thread: &Placed) -> bool {
 
 /// Finds the hits of a thread that are to be given. Some are dropped after the scan (second accounts, inherited text),
 /// so a scan that stopped at its limit with too few left is made again with a larger one.
-pub(super) fn scan_thread(
-    work: &Work<'_>,
-    thread: &Placed,
-    scan: &Scan<'_>,
-    buffer: &mut Vec<u8>,
-) -> Option<Found> {
+pub(super) fn scan_thread(work: &Work<'_>, thread: &Placed, scan: &Scan<'_>, buffer: &mut Vec<u8>) -> Option<Found> {
     let mut want = scan.want;
     loop {
         let wider = Scan { want, ..*scan };
