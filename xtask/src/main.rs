@@ -4,12 +4,12 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a tool for developers: its output is its purpose")]
 #![allow(missing_docs, reason = "nothing uses this as a library")]
 
+mod changes_bench;
 mod codex;
 mod crash;
 mod fuzz;
 mod gen_home;
 mod homes;
-mod changes_bench;
 mod homes_bench;
 mod index_kill;
 mod kill;

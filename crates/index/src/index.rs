@@ -13,7 +13,7 @@ use crate::database::Database;
 use crate::error::{Failure, IndexError, failure};
 use crate::file;
 use crate::paths::Paths;
-use crate::place::{IndexPlace, Placed, WhyMemory};
+use crate::place::{IndexPlace, Journal, Placed, WhyMemory};
 
 /// How an index is opened.
 #[derive(Debug, Clone)]
@@ -84,6 +84,24 @@ impl Index {
             }
         }
         Ok(aside)
+    }
+
+    /// Writes a long log back into the file. A command ends without closing the index, so the log would stay, and each
+    /// one after it would read it from end to end to find out what is in it.
+    ///
+    /// # Errors
+    ///
+    /// As [`IndexError`] says. Where others read the file just now, the log stays for the next time.
+    pub fn write_back(&self) -> Result<(), IndexError> {
+        /// Up to so many bytes, reading it costs less than writing it back.
+        const SHORT: u64 = 1 << 20;
+        let Placed::File { path, journal: Journal::Wal } = self.place() else { return Ok(()) };
+        if std::fs::metadata(file::beside(&path, "-wal")).map_or(0, |log| log.len()) <= SHORT {
+            return Ok(());
+        }
+        self.run("writing back the log", |connection| {
+            connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))
+        })
     }
 
     /// Where it is, and if in memory, why. May change when its file is removed, replaced or found to be damaged.

@@ -165,14 +165,15 @@ impl Catalog {
         let mut kept = index.map_or_else(|| Kept::none("no index was asked for"), |place| Kept::open(home, place));
         // What the walk needs of the index comes first: two that ask it at once would wait for each other.
         let known = kept.folders();
-        let ((db, ids, loaded), (walked, names)) = par::both(
+        let ((db, ids, loaded, names), walked) = par::both(
             || {
                 let loaded = kept.listing();
                 let mut db = CodexState::open(path, sqlite_home.map(PathBuf::as_path));
                 let ids = db.ids();
-                (db, ids, loaded)
+                (db, ids, loaded, NameIndex::read(path))
             },
-            || (walk_with(path, known.as_ref().map_or(Remember::Nothing, Remember::Known)), NameIndex::read(path)),
+            // Whoever is done with the rest helps with the walk.
+            || walk_with(path, known.as_ref().map_or(Remember::Nothing, Remember::Known)),
         );
         kept.load(loaded);
         Self::of(home, kept, Found { walked, names, db, ids: Ids::All(ids), looked_ns, partial: None })

@@ -163,6 +163,7 @@ fn rebuild_in(catalog: &Catalog, index: &Index, apply: Apply, mut report: Rebuil
     if apply == Apply::Yes {
         text_fill::fill(catalog, index, Until::Done)?;
     }
+    write_back(index);
     report.changed = filler.filled.changed;
     report.damaged = filler.damaged;
     Ok(report)
@@ -186,7 +187,14 @@ pub fn fill_text(catalog: &Catalog, begin: Begin, until: Until) -> Result<bool, 
         return Ok(true);
     }
     let _writer = Writer::lock(index)?;
-    text_fill::fill(catalog, index, until)
+    let done = text_fill::fill(catalog, index, until)?;
+    write_back(index);
+    Ok(done)
+}
+
+/// Whatever was written is kept either way.
+fn write_back(index: &Index) {
+    let _ = index.write_back();
 }
 
 /// Why nothing was filled.
@@ -265,6 +273,7 @@ pub fn fill(catalog: &Catalog, begin: Begin, whole: Whole<'_>, until: Until) -> 
     if finished && catalog.complete && !kept.is_whole() {
         filler.keep(&[], Finished::Yes)?;
     }
+    write_back(index);
     Ok(Filled { finished, ..filler.filled })
 }
 

@@ -54,8 +54,8 @@ pub(crate) fn put(into: &mut [u8; MOST], name: &RolloutName) -> usize {
 
 /// A name of a list.
 pub(crate) enum Next<'l> {
-    /// One that can be spelt again.
-    Name(RolloutName),
+    /// One that can be spelt again, and as it is packed.
+    Name(RolloutName, &'l [u8]),
     /// Another.
     Text(&'l CStr),
     /// There are no more.
@@ -66,7 +66,8 @@ pub(crate) enum Next<'l> {
 
 /// Takes the next name off a list.
 pub(crate) fn next<'l>(list: &mut &'l [u8]) -> Next<'l> {
-    let Some((tag, rest)) = list.split_first() else { return Next::End };
+    let whole = *list;
+    let Some((tag, rest)) = whole.split_first() else { return Next::End };
     if *tag == 0 {
         let Ok(text) = CStr::from_bytes_until_nul(rest) else { return Next::Broken };
         *list = &rest[text.to_bytes_with_nul().len()..];
@@ -92,7 +93,8 @@ pub(crate) fn next<'l>(list: &mut &'l [u8]) -> Next<'l> {
     *list = rest;
     let id = |at: usize| name.get(at..at + 16)?.try_into().ok().map(ThreadId::from_bytes);
     let segment = if has_segment { id(TIME + 16) } else { None };
-    Next::Name(RolloutName { id: id(TIME), segment, form, stamp: Some(stamp), canonical: true })
+    let name = RolloutName { id: id(TIME), segment, form, stamp: Some(stamp), canonical: true };
+    Next::Name(name, &whole[..whole.len() - list.len()])
 }
 
 /// Whether a name is one in the folder itself. Those that are spelt again always are.
@@ -156,7 +158,10 @@ mod tests {
         let mut all = Vec::new();
         loop {
             match next(&mut list) {
-                Next::Name(name) => {
+                Next::Name(name, packed) => {
+                    let mut again = [0; MOST];
+                    let len = put(&mut again, &name);
+                    assert_eq!(packed, &again[..len]);
                     let text = spelt.spell(&name).to_str().unwrap().to_owned();
                     assert_eq!(RolloutName::parse(&text).as_ref(), Some(&name));
                     assert_eq!(name.file_name().as_ref(), Some(&text));

@@ -5,7 +5,7 @@ mod linux;
 #[cfg(target_os = "linux")]
 pub use linux::{
     KnownFolder, all_write_locks, holder_facts, host_name, identity, identity_here, identity_of, lock_table,
-    read_folder, rename_new, stands,
+    read_folder, rename_new, stands, sync_file_system,
 };
 
 #[cfg(not(target_os = "linux"))]
@@ -13,7 +13,7 @@ mod other;
 #[cfg(not(target_os = "linux"))]
 pub use other::{
     KnownFolder, all_write_locks, holder_facts, host_name, identity, identity_here, identity_of, lock_table,
-    read_folder, rename_new, stands,
+    read_folder, rename_new, stands, sync_file_system,
 };
 
 /// What a folder entry is.

@@ -402,6 +402,21 @@ impl Disk for SimDisk {
         Ok(())
     }
 
+    fn sync_all(&self, _path: &Path) -> io::Result<()> {
+        let mut state = self.state();
+        if state.call().is_some() {
+            return Err(injected());
+        }
+        let steps = std::mem::take(&mut state.pending);
+        steps.iter().flatten().for_each(|change| set_name(&mut state.durable, change));
+        for file in &mut state.files {
+            for change in std::mem::take(&mut file.pending) {
+                change.apply(&mut file.durable, change.length());
+            }
+        }
+        Ok(())
+    }
+
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
         let mut state = self.state();
         if state.call().is_some() {

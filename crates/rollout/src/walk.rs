@@ -78,11 +78,17 @@ impl FileEntry {
     /// inode, size and times. The same on every machine and release.
     #[must_use]
     pub fn print(&self) -> u64 {
-        if self.print == 0 { self.print_in(folder_hash(&self.folder)) } else { self.print }
+        if self.print != 0 {
+            return self.print;
+        }
+        let mut name = [0; packed::MOST];
+        let len = packed::put(&mut name, &self.name);
+        self.print_of(folder_hash(&self.folder), &name[..len])
     }
 
-    /// The same where the hash of the folder is known; never 0.
-    fn print_in(&self, folder: u64) -> u64 {
+    /// The same where the hash of the folder and the packed name are known (the latter only counts where there is no
+    /// other name); never 0.
+    fn print_of(&self, folder: u64, name: &[u8]) -> u64 {
         let mut bytes = [0; 8 + packed::MOST + 5 * 8];
         let mut at = 0;
         let mut put = |part: &[u8]| {
@@ -93,11 +99,7 @@ impl FileEntry {
         match &self.own_name {
             // No packed name is so short.
             Some(own) => put(&hash(own.as_encoded_bytes()).to_le_bytes()),
-            None => {
-                let mut name = [0; packed::MOST];
-                let len = packed::put(&mut name, &self.name);
-                put(&name[..len]);
-            }
+            None => put(name),
         }
         let (device, inode) = self.identity;
         for number in [self.size, self.mtime_ns.cast_unsigned(), self.ctime_ns.cast_unsigned(), device, inode] {
@@ -341,23 +343,23 @@ fn stat_all(
     let mut spelt = Spelt::new();
     let mut names = names;
     loop {
-        let (own_name, name, stat) = match packed::next(&mut names) {
-            Next::Name(name) if skips(name.id) => continue,
-            Next::Name(name) => {
+        let (own_name, name, packed, stat) = match packed::next(&mut names) {
+            Next::Name(name, _) if skips(name.id) => continue,
+            Next::Name(name, packed) => {
                 let stat = folder.stat(spelt.spell(&name));
-                (None, name, stat)
+                (None, name, packed, stat)
             }
             Next::Text(text) => {
                 let own = from_bytes(text.to_bytes());
                 let Some(name) = parse(own).filter(|_| packed::is_plain(text)) else { return false };
-                (Some(own.into()), name, folder.stat(text))
+                (Some(own.into()), name, &[][..], folder.stat(text))
             }
             Next::End => return true,
             Next::Broken => return false,
         };
         let Some(stat) = stat else { return false };
         let mut file = entry(path, own_name, name, place, stat, None);
-        file.print = file.print_in(hashed);
+        file.print = file.print_of(hashed, packed);
         into.push(file);
     }
 }
@@ -500,7 +502,7 @@ fn spelt(mut list: &[u8]) -> Option<Vec<Vec<u8>>> {
     let mut all = Vec::new();
     loop {
         match packed::next(&mut list) {
-            Next::Name(name) => all.push(spelt.spell(&name).to_bytes().to_vec()),
+            Next::Name(name, _) => all.push(spelt.spell(&name).to_bytes().to_vec()),
             Next::Text(text) if packed::is_plain(text) => all.push(text.to_bytes().to_vec()),
             Next::End => return Some(all),
             Next::Text(_) | Next::Broken => return None,

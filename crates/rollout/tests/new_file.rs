@@ -127,6 +127,9 @@ impl Disk for NoLinks {
     fn remove(&self, path: &Path) -> io::Result<()> {
         self.0.remove(path)
     }
+    fn sync_all(&self, path: &Path) -> io::Result<()> {
+        self.0.sync_all(path)
+    }
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
         self.0.sync_dir(path)
     }

@@ -182,14 +182,14 @@ mod tests {
         Listed {
             thread: ThreadId::from_bytes(bytes),
             print: seed,
-            known: if seed % 3 == 0 { Known::Whole } else { Known::Ends },
+            known: if seed.is_multiple_of(3) { Known::Whole } else { Known::Ends },
             updated_at: time.wrapping_sub(5),
             created_at: -time,
             recency_at: time / 2,
             mtime: time,
             facet: i64::from(n % 7),
             row: i64::from(n),
-            parent: (seed % 2 == 0).then(|| ThreadId::from_bytes([seed as u8; 16])),
+            parent: seed.is_multiple_of(2).then(|| ThreadId::from_bytes([seed as u8; 16])),
         }
     }
 

@@ -11,7 +11,7 @@ use threadkeep_rollout::writer_lock::{LockError, WriterLock};
 
 use super::apart;
 use super::codex::{CodexRows, Told};
-use super::journal::{Codex, FORMAT, Journal, Names, Step};
+use super::journal::{Codex, FORMAT, Journal, Names, Step, sync_many};
 use super::moves::{self, MoveError, OnFailure};
 use super::plan::kept_by_others;
 use super::relations::Relations;
@@ -247,9 +247,12 @@ impl Changer {
         let mut moved: Vec<&Step> = Vec::new();
         let mut outcomes: Vec<Outcome> = Vec::new();
         let mut failed: BTreeSet<ThreadId> = BTreeSet::new();
+        let made = self.make_ready(journal, on_failure);
+        settled &= made.is_ok() || on_failure == OnFailure::Back;
         for step in &journal.steps {
             let id = step.thread_id;
-            match self.move_step(journal.kind, step, on_failure, needs, &failed) {
+            let ready = made.as_ref().map_err(|why| ChangeError::NotDone { why: why.clone() });
+            match ready.map(|_| ()).and_then(|()| self.move_step(journal.kind, step, on_failure, needs, &failed)) {
                 Ok(()) => moved.push(step),
                 Err(e) => {
                     failed.insert(id);
@@ -278,6 +281,31 @@ impl Changer {
         outcomes
     }
 
+    /// Makes what the files go to: folders, and what the trash says of them. All of it is durable before the first file
+    /// moves.
+    fn make_ready(&self, journal: &Journal, on_failure: OnFailure) -> Result<(), String> {
+        let (disk, home) = (&*self.disk, self.home.path());
+        let (mut files, mut folders) = (Vec::new(), BTreeSet::new());
+        let mut make = || {
+            for step in &journal.steps {
+                let manifest = step.trash.as_ref().filter(|_| journal.kind != ChangeKind::Restore);
+                if let Some(manifest) = manifest {
+                    trash::write(disk, home, manifest, (&mut files, &mut folders))?;
+                }
+                moves::make_folders(disk, home, step, &mut folders)?;
+            }
+            sync_many(disk, home, &files, &folders)
+        };
+        make().map_err(|e| {
+            // After a crash files may be there already.
+            let ours = journal.kind != ChangeKind::Restore && on_failure == OnFailure::Back;
+            for manifest in journal.steps.iter().filter_map(|step| step.trash.as_ref()).filter(|_| ours) {
+                let _ = trash::drop_entry(disk, home, manifest);
+            }
+            format!("what the files were to go to cannot be made: {e}")
+        })
+    }
+
     fn move_step(
         &self,
         kind: ChangeKind,
@@ -291,13 +319,6 @@ impl Changer {
         let by: Vec<ThreadId> = needs.get(&id).map(|n| n.intersection(failed).copied().collect()).unwrap_or_default();
         if !by.is_empty() {
             return Err(ChangeError::Needed { id, by });
-        }
-        if let Some(manifest) = step.trash.as_ref().filter(|_| kind != ChangeKind::Restore) {
-            let path = trash::folder(home, &manifest.entry);
-            if let Err(source) = trash::write(disk, home, manifest) {
-                let _ = trash::drop_entry(disk, home, manifest);
-                return Err(ChangeError::Trash { path, source });
-            }
         }
         if kind == ChangeKind::Detach && on_failure == OnFailure::Forward && self.is_overtaken(step) {
             self.take_back(step);
@@ -366,10 +387,11 @@ impl Changer {
         }
         self.index_behind(kind, moved);
         if kind == ChangeKind::Restore {
-            for step in moved {
-                moves::leave_trash(disk, home, step)
-                    .map_err(|e| format!("its entry in the trash is still there: {e}"))?;
-            }
+            let mut dirty = BTreeSet::new();
+            let mut entries = moved.iter().filter_map(|step| step.trash.as_ref());
+            let dropped = entries.try_for_each(|entry| trash::drop_entry_soon(disk, home, entry, &mut dirty));
+            let dropped = dropped.and_then(|()| sync_many(disk, home, &[], &dirty));
+            dropped.map_err(|e| format!("its entry in the trash is still there: {e}"))?;
         }
         Ok(told)
     }

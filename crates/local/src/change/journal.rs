@@ -5,6 +5,7 @@
 //! are as they should be. The locks of its threads are held from before it is written until it is gone, so a journal
 //! whose threads can be locked belongs to nobody who is alive.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -201,6 +202,51 @@ pub fn make_folder(disk: &dyn Disk, home: &Path, below: &Path) -> io::Result<()>
         folder.push(part);
     }
     Ok(())
+}
+
+/// Makes a folder of a home, without making it durable, and tells the folders in which names may be new.
+pub fn make_folder_soon(disk: &dyn Disk, home: &Path, below: &Path, dirty: &mut BTreeSet<PathBuf>) -> io::Result<()> {
+    let whole = home.join(below);
+    if dirty.contains(&whole) || disk.look(&whole)?.is_some() {
+        return Ok(());
+    }
+    disk.create_dir_all(&whole)?;
+    dirty.extend(whole.ancestors().take_while(|p| p.starts_with(home)).map(Path::to_owned));
+    Ok(())
+}
+
+/// Above so many, files and folders are made durable together.
+const ONE_BY_ONE: usize = 24;
+
+/// Makes files and the names in folders durable: one by one, or, where they are many, all that waits.
+pub fn sync_many(disk: &dyn Disk, home: &Path, files: &[PathBuf], folders: &BTreeSet<PathBuf>) -> io::Result<()> {
+    if files.len() + folders.len() > ONE_BY_ONE {
+        match disk.sync_all(home) {
+            Err(e) if e.kind() == io::ErrorKind::Unsupported => {}
+            synced => return synced,
+        }
+    }
+    for file in files {
+        disk.open(file, OpenMode::Existing)?.sync_data()?;
+    }
+    for folder in folders {
+        match disk.sync_dir(folder) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+            synced => synced?,
+        }
+    }
+    Ok(())
+}
+
+/// Writes a file without making it durable: under another name first, then its own.
+pub fn write_soon(disk: &dyn Disk, path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let partial = path.with_extension("part");
+    match disk.remove(&partial) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
+        Ok(()) | Err(_) => {}
+    }
+    write_all(&mut *disk.open(&partial, OpenMode::New)?, bytes)?;
+    disk.rename(&partial, path)
 }
 
 /// Writes a file in one step: under another name first, synced, then its own.

@@ -6,8 +6,7 @@ use std::path::{Path, PathBuf};
 
 use threadkeep_rollout::seam::Disk;
 
-use super::journal::{Move, Step, make_folder};
-use super::trash;
+use super::journal::{Move, Step, make_folder_soon, sync_many};
 
 /// Why the files of a thread did not all move.
 #[derive(Debug, thiserror::Error)]
@@ -49,10 +48,8 @@ pub enum MoveError {
         back: io::Error,
     },
     /// Everything moved, and may not last over a power loss.
-    #[error("moved, but {} cannot be made durable: {source}", folder.display())]
+    #[error("moved, but the folders cannot be made durable: {source}")]
     Sync {
-        /// The folder.
-        folder: PathBuf,
         /// What the system said.
         source: io::Error,
     },
@@ -119,15 +116,10 @@ fn one(disk: &dyn Disk, home: &Path, m: &Move) -> Result<bool, MoveError> {
     let here = disk.look(&from).map_err(failed)?;
     let there = disk.look(&to).map_err(failed)?;
     match (here, there) {
-        (Some(_), None) => {
-            if let Some(folder) = m.to.parent() {
-                make_folder(disk, home, folder).map_err(failed)?;
-            }
-            match disk.rename_new(&from, &to) {
-                Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Err(MoveError::Exists { to: m.to.clone() }),
-                moved => moved.map(|()| true).map_err(failed),
-            }
-        }
+        (Some(_), None) => match disk.rename_new(&from, &to) {
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Err(MoveError::Exists { to: m.to.clone() }),
+            moved => moved.map(|()| true).map_err(failed),
+        },
         // Two names of one file: between the two steps of a file system without a single one.
         (Some(a), Some(b)) if a.is_same(&b) => disk.remove(&from).map(|()| true).map_err(failed),
         (Some(_), Some(_)) => Err(MoveError::Exists { to: m.to.clone() }),
@@ -136,32 +128,26 @@ fn one(disk: &dyn Disk, home: &Path, m: &Move) -> Result<bool, MoveError> {
     }
 }
 
-/// Makes the names of moved files durable. New places come before old ones, so that a power loss shows a file twice
-/// rather than not at all.
+/// Makes the names of moved files durable, at both ends.
 ///
 /// # Errors
 ///
-/// What the system says of the first folder that it cannot sync.
+/// What the system says.
 pub fn sync<'s>(disk: &dyn Disk, home: &Path, steps: impl Iterator<Item = &'s Step> + Clone) -> Result<(), MoveError> {
     let folders = |end: fn(&Move) -> &Path| -> BTreeSet<PathBuf> {
         let all = steps.clone().flat_map(|s| &s.moves);
         all.filter_map(|m| end(m).parent().map(|p| home.join(p))).collect()
     };
-    let (to, from) = (folders(|m| &m.to), folders(|m| &m.from));
-    for folder in to.iter().chain(from.difference(&to)) {
-        match disk.sync_dir(folder) {
-            Err(e) if e.kind() == io::ErrorKind::NotFound => {}
-            synced => synced.map_err(|source| MoveError::Sync { folder: folder.clone(), source })?,
-        }
-    }
-    Ok(())
+    let mut all = folders(|m| &m.to);
+    all.extend(folders(|m| &m.from));
+    sync_many(disk, home, &[], &all).map_err(|source| MoveError::Sync { source })
 }
 
-/// Takes an entry of the trash away whose files came back.
+/// Makes the folders that files go to, and tells those in which names are new.
 ///
 /// # Errors
 ///
-/// What the system says; then the entry is there and has no files.
-pub fn leave_trash(disk: &dyn Disk, home: &Path, step: &Step) -> io::Result<()> {
-    step.trash.as_ref().map_or(Ok(()), |manifest| trash::drop_entry(disk, home, manifest))
+/// What the system says.
+pub fn make_folders(disk: &dyn Disk, home: &Path, step: &Step, dirty: &mut BTreeSet<PathBuf>) -> io::Result<()> {
+    step.moves.iter().filter_map(|m| m.to.parent()).try_for_each(|below| make_folder_soon(disk, home, below, dirty))
 }

@@ -10,7 +10,7 @@ use threadkeep_record::{ThreadId, UtcMillis};
 use threadkeep_rollout::name_index::NameLine;
 use threadkeep_rollout::seam::Disk;
 
-use super::journal::{make_folder, read_whole, write_whole};
+use super::journal::{make_folder_soon, read_whole, sync_many, write_soon};
 
 /// The folder of the trash, in a home.
 pub const FOLDER: &str = "threadkeep/trash";
@@ -169,15 +169,24 @@ fn read_manifest(disk: &dyn Disk, path: &Path) -> io::Result<Manifest> {
     }
 }
 
-/// Writes the manifest of an entry durably.
+/// Writes the manifest of an entry. It is not durable yet: its file and folders are told.
 ///
 /// # Errors
 ///
 /// What the system says.
-pub fn write(disk: &dyn Disk, home: &Path, manifest: &Manifest) -> io::Result<()> {
-    make_folder(disk, home, &Path::new(FOLDER).join(&manifest.entry))?;
+pub fn write(
+    disk: &dyn Disk,
+    home: &Path,
+    manifest: &Manifest,
+    (files, folders): (&mut Vec<PathBuf>, &mut BTreeSet<PathBuf>),
+) -> io::Result<()> {
+    make_folder_soon(disk, home, &Path::new(FOLDER).join(&manifest.entry), folders)?;
     let text = serde_json::to_vec_pretty(manifest).map_err(io::Error::other)?;
-    write_whole(disk, &folder(home, &manifest.entry).join(MANIFEST), &text)
+    let path = folder(home, &manifest.entry).join(MANIFEST);
+    write_soon(disk, &path, &text)?;
+    folders.extend(path.parent().map(Path::to_owned));
+    files.push(path);
+    Ok(())
 }
 
 /// Takes an entry away that holds no file.
@@ -186,11 +195,26 @@ pub fn write(disk: &dyn Disk, home: &Path, manifest: &Manifest) -> io::Result<()
 ///
 /// What the system says; then it may still be told as an entry without files.
 pub fn drop_entry(disk: &dyn Disk, home: &Path, manifest: &Manifest) -> io::Result<()> {
+    let mut folders = BTreeSet::new();
+    drop_entry_soon(disk, home, manifest, &mut folders)?;
+    sync_many(disk, home, &[], &folders)
+}
+
+/// The same, not durable yet: the folders are told in which a name went.
+///
+/// # Errors
+///
+/// What the system says.
+pub fn drop_entry_soon(
+    disk: &dyn Disk,
+    home: &Path,
+    manifest: &Manifest,
+    dirty: &mut BTreeSet<PathBuf>,
+) -> io::Result<()> {
     let entry = folder(home, &manifest.entry);
     match disk.remove(&entry.join(MANIFEST)) {
         Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
-        Ok(()) => disk.sync_dir(&entry)?,
-        Err(_) => {}
+        Ok(()) | Err(_) => {}
     }
     let mut folders: BTreeSet<PathBuf> = BTreeSet::from([entry.clone()]);
     for file in &manifest.files {
@@ -201,7 +225,8 @@ pub fn drop_entry(disk: &dyn Disk, home: &Path, manifest: &Manifest) -> io::Resu
     for folder in folders.iter().rev() {
         let _ = disk.remove_dir(folder);
     }
-    disk.sync_dir(&home.join(FOLDER))
+    dirty.extend([entry, home.join(FOLDER)]);
+    Ok(())
 }
 
 /// Empties an entry for good: first it is no entry any more, then its files go. Tells how many bytes.

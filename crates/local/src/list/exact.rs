@@ -43,6 +43,35 @@ enum Found<'c> {
     Read { home: usize, row: Box<Row> },
 }
 
+/// A thread with its place in the order.
+type Keyed<'c> = (i64, Key, Found<'c>);
+
+/// So many threads are filtered on one core at once.
+const FILTERED_AT_ONCE: usize = 8192;
+
+/// What the query says to threads that the index tells.
+#[derive(Default)]
+struct Kept<'c> {
+    /// Threads that it keeps.
+    total: u64,
+    hidden: HashMap<Reason, u64>,
+    /// Of those that it keeps, the first that were not given before.
+    keyed: Vec<Keyed<'c>>,
+    /// Threads whose rows have to be looked at.
+    unclear: Vec<Candidate>,
+}
+
+impl<'c> Kept<'c> {
+    fn take(&mut self, other: Self) {
+        self.total += other.total;
+        for (reason, count) in other.hidden {
+            *self.hidden.entry(reason).or_default() += count;
+        }
+        self.keyed.extend(other.keyed);
+        self.unclear.extend(other.unclear);
+    }
+}
+
 impl Request<'_> {
     fn needs_whole(&self) -> bool {
         self.query.sort == SortKey::Recency || !self.query.models.is_empty() || self.query.file.is_some()
@@ -92,31 +121,36 @@ impl Request<'_> {
     }
 
     pub(super) fn page(&self, all: &[Candidate]) -> ListPage {
-        let (kept, mut rows) = self.split(all);
+        let (odd, mut rows) = self.split(all);
         merge_by_header(self.catalogs, &mut rows);
         let read_now = rows.len();
-        let mut hidden: HashMap<Reason, u64> = HashMap::new();
         let of_rows = rows.iter().filter_map(|(_, r)| Some((r.thread.id?, r.thread.parent_id)));
-        let children = children(self.catalogs, kept.iter().map(|(_, _, l)| (l.thread, l.parent)).chain(of_rows));
-        let mut found = self.filter_kept(kept, &mut hidden);
+        let of_kept = all.iter().filter_map(|c| self.told(*c, &odd)).map(|(_, _, l)| (l.thread, l.parent));
+        let children = children(self.catalogs, of_kept.chain(of_rows));
+        let as_of = self.cursor.map_or(self.now.0, |c| c.as_of_ms);
+        let filter = KeptFilter::new(self.catalogs, self.query, self.filter);
+        let parts: Vec<&[Candidate]> = all.chunks(FILTERED_AT_ONCE).collect();
+        let mut kept = Kept::default();
+        for part in par::map(&parts, |part| self.filter_kept(part, &odd, &filter, as_of)) {
+            kept.take(part);
+            self.only_the_page(&mut kept.keyed);
+        }
+        rows.extend(self.read(&kept.unclear));
         for (home, row) in rows {
             match self.filter.leaves_out(&row) {
-                Some(reason) => *hidden.entry(reason).or_default() += 1,
-                None => found.push(Found::Read { home, row: Box::new(row) }),
+                Some(reason) => *kept.hidden.entry(reason).or_default() += 1,
+                None => {
+                    kept.total += 1;
+                    kept.keyed.extend(self.placed(Found::Read { home, row: Box::new(row) }, as_of));
+                }
             }
         }
-        let total = found.len() as u64;
-        let as_of = self.cursor.map_or(self.now.0, |c| c.as_of_ms);
-        let mut keyed = self.keyed(found, UtcMillis(as_of));
+        let Kept { total, hidden, mut keyed, .. } = kept;
+        self.only_the_page(&mut keyed);
         let limit = self.options.limit.max(1);
-        let order = |a: &(i64, Key, Found<'_>), b: &(i64, Key, Found<'_>)| self.order((a.0, &a.1), (b.0, &b.1));
         let more = keyed.len() > limit;
-        if more {
-            // Only the page itself is put in order.
-            keyed.select_nth_unstable_by(limit, order);
-            keyed.truncate(limit);
-        }
-        keyed.sort_unstable_by(order);
+        keyed.sort_unstable_by(|a, b| self.order((a.0, &a.1), (b.0, &b.1)));
+        keyed.truncate(limit);
         let next_cursor = more.then(|| self.next_cursor(&keyed, as_of)).flatten();
         let mut page = self.rows(keyed);
         for (_, row) in &mut page {
@@ -138,104 +172,108 @@ impl Request<'_> {
         }
     }
 
-    /// What the index tells, and the rows of the rest.
-    fn split(&self, all: &[Candidate]) -> (Vec<KeptThread<'_>>, Vec<(usize, Row)>) {
-        let enough = self.enough();
-        let mut kept = Vec::new();
-        let mut unread = Vec::new();
-        for c in all {
-            match (self.kept(*c, enough), *c) {
-                (Some(listed), Candidate::Group { home, group }) => kept.push((home, group, listed)),
-                (_, c) => unread.push(c),
-            }
-        }
+    /// What the index tells of a thread, where it may: `odd` are those of which it may not.
+    fn told(&self, c: Candidate, odd: &HashSet<ThreadId>) -> Option<KeptThread<'_>> {
+        let Candidate::Group { home, group } = c else { return None };
+        let listed = self.kept(c, self.enough())?;
+        (odd.is_empty() || !odd.contains(&listed.thread)).then_some((home, group, listed))
+    }
+
+    /// The rows of what the index does not tell, and the threads of which it must not be asked, because files of other
+    /// names belong to them.
+    fn split(&self, all: &[Candidate]) -> (HashSet<ThreadId>, Vec<(usize, Row)>) {
+        let nothing = HashSet::new();
+        let unread: Vec<Candidate> = all.iter().copied().filter(|c| self.told(*c, &nothing).is_none()).collect();
         let mut rows = self.read(&unread);
         // A file whose header names another thread than its name belongs to that thread, which then is read with it.
         let named: HashSet<ThreadId> = rows.iter().filter_map(|(_, row)| row.thread.id).collect();
-        if !named.is_empty() {
-            let mut again = Vec::new();
-            kept.retain(|(home, group, listed)| {
-                let odd = named.contains(&listed.thread);
-                if odd {
-                    again.push(Candidate::Group { home: *home, group: *group });
-                }
-                !odd
-            });
-            if !again.is_empty() {
-                // In the order of candidates: the first of a thread takes the others in.
-                let mut first = self.read(&again);
-                first.append(&mut rows);
-                rows = first;
-            }
+        if named.is_empty() {
+            return (named, rows);
         }
-        (kept, rows)
+        let is_odd = |c: &Candidate| self.told(*c, &nothing).is_some_and(|(_, _, l)| named.contains(&l.thread));
+        let again: Vec<Candidate> = all.iter().copied().filter(is_odd).collect();
+        if !again.is_empty() {
+            // In the order of candidates: the first of a thread takes the others in.
+            let mut first = self.read(&again);
+            first.append(&mut rows);
+            rows = first;
+        }
+        (named, rows)
     }
 
-    /// Keeps what the query keeps of what the index tells, and counts the rest.
-    fn filter_kept<'c>(&self, kept: Vec<KeptThread<'c>>, hidden: &mut HashMap<Reason, u64>) -> Vec<Found<'c>> {
-        let filter = KeptFilter::new(self.catalogs, self.query, self.filter);
-        let mut found = Vec::with_capacity(kept.len());
-        let mut unclear = Vec::new();
-        for (home, group, listed) in kept {
+    /// Keeps what the query keeps of what the index tells of some threads, and counts the rest.
+    fn filter_kept(
+        &self,
+        part: &[Candidate],
+        odd: &HashSet<ThreadId>,
+        filter: &KeptFilter<'_>,
+        as_of: i64,
+    ) -> Kept<'_> {
+        let mut kept = Kept::default();
+        for c in part {
+            let Some((home, group, listed)) = self.told(*c, odd) else { continue };
             match filter.verdict(home, listed) {
-                Verdict::In => found.push(Found::Kept { home, group, listed }),
-                Verdict::Out(reason) => *hidden.entry(reason).or_default() += 1,
-                Verdict::Unclear => unclear.push(Candidate::Group { home, group }),
+                Verdict::In => {
+                    kept.total += 1;
+                    kept.keyed.extend(self.placed(Found::Kept { home, group, listed }, as_of));
+                    // Never more than a few pages: what is kept of every thread has to be kept somewhere.
+                    if kept.keyed.len() > self.options.limit.saturating_add(64).saturating_mul(4) {
+                        self.only_the_page(&mut kept.keyed);
+                    }
+                }
+                Verdict::Out(reason) => *kept.hidden.entry(reason).or_default() += 1,
+                Verdict::Unclear => kept.unclear.push(Candidate::Group { home, group }),
             }
         }
-        for (home, row) in self.read(&unclear) {
-            match self.filter.leaves_out(&row) {
-                Some(reason) => *hidden.entry(reason).or_default() += 1,
-                None => found.push(Found::Read { home, row: Box::new(row) }),
-            }
+        kept
+    }
+
+    /// Drops threads behind the page and the one that tells that there is another.
+    fn only_the_page(&self, keyed: &mut Vec<Keyed<'_>>) {
+        let most = self.options.limit.max(1).saturating_add(1);
+        if keyed.len() > most {
+            keyed.select_nth_unstable_by(most, |a, b| self.order((a.0, &a.1), (b.0, &b.1)));
+            keyed.truncate(most);
         }
-        found
     }
 
     fn order(&self, a: (i64, &Key), b: (i64, &Key)) -> Ordering {
         if self.query.direction == Direction::Descending { b.cmp(&a) } else { a.cmp(&b) }
     }
 
-    /// Threads with their place in the order, without those that were given before.
-    fn keyed<'c>(&self, found: Vec<Found<'c>>, as_of: UtcMillis) -> Vec<(i64, Key, Found<'c>)> {
-        let given = self.cursor.and_then(|c| c.given.as_ref());
-        let last = self.cursor.filter(|c| c.given.is_none()).map(|c| (c.last_ms, Key::parse(&c.last_id), c));
-        let place = |f: Found<'c>| {
-            let (mut ms, mtime) = match &f {
-                Found::Kept { listed, .. } => (kept_ms(listed, self.query.sort), listed.mtime),
-                Found::Read { row, .. } => (sort_ms(row, self.query.sort), row.mtime.0),
-            };
-            let mut f = f;
-            if self.cursor.is_some() && mtime > as_of.0 {
-                // It was written to since the walk began: it keeps the place that it had.
-                f = match f {
-                    Found::Kept { home, group, .. } => {
-                        let (home, row) = load(self.catalogs, Candidate::Group { home, group }, Depth::HeadAndTail)?;
-                        Found::Read { home, row: Box::new(row) }
-                    }
-                    read @ Found::Read { .. } => read,
-                };
-                if let Found::Read { home, row } = &f {
-                    ms = as_of::key(&self.catalogs[*home], row, self.query.sort, as_of, ms)?;
-                }
-            }
-            let key = match &f {
-                Found::Kept { listed, .. } => Key::Id(listed.thread),
-                Found::Read { row, .. } => Key::of(row),
-            };
-            if given.is_some_and(|g| g.has(&key.text())) {
-                return None;
-            }
-            let behind = last
-                .as_ref()
-                .is_none_or(|(last_ms, last_key, c)| self.is_behind((ms, &key), mtime, (*last_ms, last_key), c));
-            behind.then_some((ms, key, f))
+    /// A thread with its place in the order; `None` for one that was given before.
+    fn placed<'c>(&self, found: Found<'c>, as_of: i64) -> Option<Keyed<'c>> {
+        let (mut ms, mtime) = match &found {
+            Found::Kept { listed, .. } => (kept_ms(listed, self.query.sort), listed.mtime),
+            Found::Read { row, .. } => (sort_ms(row, self.query.sort), row.mtime.0),
         };
-        found.into_iter().filter_map(place).collect()
+        let mut found = found;
+        if self.cursor.is_some() && mtime > as_of {
+            // It was written to since the walk began: it keeps the place that it had.
+            if let Found::Kept { home, group, .. } = found {
+                let (home, row) = load(self.catalogs, Candidate::Group { home, group }, Depth::HeadAndTail)?;
+                found = Found::Read { home, row: Box::new(row) };
+            }
+            if let Found::Read { home, row } = &found {
+                ms = as_of::key(&self.catalogs[*home], row, self.query.sort, UtcMillis(as_of), ms)?;
+            }
+        }
+        let key = match &found {
+            Found::Kept { listed, .. } => Key::Id(listed.thread),
+            Found::Read { row, .. } => Key::of(row),
+        };
+        let here = match self.cursor {
+            None => true,
+            Some(Cursor { given: Some(given), .. }) => !given.has(&key.text()),
+            Some(c) => self.is_behind((ms, &key), mtime, c),
+        };
+        here.then_some((ms, key, found))
     }
 
     /// Whether a thread comes behind the page that a cursor ended.
-    fn is_behind(&self, here: (i64, &Key), mtime: i64, last: (i64, &Key), c: &Cursor) -> bool {
+    fn is_behind(&self, here: (i64, &Key), mtime: i64, c: &Cursor) -> bool {
+        let last_key = Key::parse(&c.last_id);
+        let last = (c.last_ms, &last_key);
         // A first page by modification time did not look at files older than its floor, whatever their records say.
         let (rest, restart) = match (c.floor_mtime_ms, c.first_ms, &c.first_id) {
             (Some(floor), Some(first), Some(id)) => {
@@ -246,7 +284,7 @@ impl Request<'_> {
         rest && (restart || self.order(here, last).is_gt())
     }
 
-    fn next_cursor(&self, page: &[(i64, Key, Found<'_>)], as_of: i64) -> Option<String> {
+    fn next_cursor(&self, page: &[Keyed<'_>], as_of: i64) -> Option<String> {
         let (last_ms, last, _) = page.last()?;
         let mut c = Cursor::new(self.query.clone(), as_of, *last_ms, last.text());
         if let Some(before) = self.cursor {
@@ -263,7 +301,7 @@ impl Request<'_> {
     }
 
     /// The rows of a page, whole.
-    fn rows(&self, page: Vec<(i64, Key, Found<'_>)>) -> Vec<(usize, Row)> {
+    fn rows(&self, page: Vec<Keyed<'_>>) -> Vec<(usize, Row)> {
         let mut rows: Vec<Option<(usize, Row)>> = page.iter().map(|_| None).collect();
         for (home, catalog) in self.catalogs.iter().enumerate() {
             let mine: Vec<(usize, usize, &Listed)> = page

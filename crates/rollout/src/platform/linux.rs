@@ -132,6 +132,11 @@ pub fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
     }
 }
 
+/// Writes out everything that waits on the file system of a folder, and waits for it.
+pub fn sync_file_system(path: &Path) -> io::Result<()> {
+    Ok(rustix::fs::syncfs(File::open(path)?)?)
+}
+
 /// The same of an open file.
 pub fn identity_of(file: &File) -> io::Result<FileStat> {
     file.metadata().map(|m| stat(&m))
