@@ -25,13 +25,40 @@ pub mod why;
 use std::time::{Duration, Instant};
 
 use threadkeep_local::catalog::Catalog;
+use threadkeep_local::change::trash::Trash;
 use threadkeep_local::fill::{Begin, Until, Whole, fill, fill_text};
+use threadkeep_local::{LocalStore, LookupError, OpenThread};
 use threadkeep_record::UtcMillis;
+use threadkeep_rollout::Home;
+use threadkeep_rollout::facts::Depth;
+use threadkeep_rollout::seam::RealDisk;
 
 use crate::fail::Failure;
 use crate::human::shell_word;
 use crate::out::Out;
 use crate::progress::Progress;
+
+/// Opens the thread that a query means. Where there is none, and one of the trash is meant, that is said.
+pub fn open_thread(store: &LocalStore, query: &str, depth: Depth) -> Result<OpenThread, Failure> {
+    store.open_thread(query, depth).map_err(|e| {
+        let gone = matches!(e, LookupError::NotFound { .. } | LookupError::Gone { .. });
+        let failure = Failure::from(e);
+        match trash_hint(store.homes(), query) {
+            Some(hint) if gone => failure.hint(hint),
+            _ => failure,
+        }
+    })
+}
+
+/// What to do about a query that means a thread of the trash.
+pub fn trash_hint<'h>(homes: impl IntoIterator<Item = &'h Home>, query: &str) -> Option<String> {
+    homes.into_iter().find_map(|home| {
+        let trash = Trash::read(&RealDisk, home.path()).ok()?;
+        let id = trash.find(query)?.thread_id;
+        let elsewhere = shell_word(&home.path().to_string_lossy());
+        Some(format!("it is in the trash; `threadkeep --home {elsewhere} restore {id}` brings it back"))
+    })
+}
 
 /// How much more is done of the index behind an answer.
 #[derive(Debug, Clone, Copy)]

@@ -171,7 +171,7 @@ pub fn kind_of(e: &ChangeError) -> Kind {
         | ChangeError::NoTime { .. }
         | ChangeError::Outside { .. }
         | ChangeError::Lock(LockError::Held { .. })
-        | ChangeError::Moves(MoveError::Exists { .. })
+        | ChangeError::Moves(MoveError::Exists { .. } | MoveError::Link { .. })
         | ChangeError::Names(NameError::Busy { .. }) => Kind::Refused,
         ChangeError::Codex(e) if e.is_busy() => Kind::Refused,
         _ => Kind::Failed,

@@ -10,6 +10,7 @@ mod apply;
 pub mod codex;
 pub mod detach;
 mod detaching;
+mod emptying;
 pub mod journal;
 pub mod moves;
 mod plan;
@@ -17,6 +18,7 @@ mod relations;
 mod steps;
 pub mod trash;
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -218,6 +220,8 @@ pub struct Changer {
     pub clock: Arc<dyn Clock>,
     /// How long a change waits for another program's lock of a database or of the name index.
     pub patience: Duration,
+    /// Entries of the trash that are meant, for threads of which it holds several; of others the newest is restored.
+    pub entries: BTreeMap<ThreadId, String>,
 }
 
 impl Changer {
@@ -225,6 +229,7 @@ impl Changer {
     #[must_use]
     pub fn new(home: Home, sqlite_home: Option<PathBuf>, index: Option<IndexPlace>) -> Self {
         let patience = Duration::from_secs(3);
-        Self { home, sqlite_home, index, disk: Arc::new(RealDisk), clock: Arc::new(SystemClock), patience }
+        let (disk, clock) = (Arc::new(RealDisk), Arc::new(SystemClock));
+        Self { home, sqlite_home, index, disk, clock, patience, entries: BTreeMap::new() }
     }
 }

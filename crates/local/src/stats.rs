@@ -11,8 +11,10 @@ use threadkeep_record::{ThreadId, TokenUsage, UtcMillis, meta};
 use threadkeep_rollout::facts::{Depth, Judged};
 use threadkeep_rollout::lineage::Member;
 use threadkeep_rollout::par;
+use threadkeep_rollout::seam::RealDisk;
 
 use crate::catalog::Catalog;
+use crate::change::trash;
 use crate::list::{Candidate, LocalStore, add_names, candidates};
 use crate::row::{self, Row, shown};
 
@@ -68,6 +70,8 @@ pub struct Stats {
     pub largest: Vec<Large>,
     /// What is damaged.
     pub damage: DamageTally,
+    /// What the trash takes, beside all of the above.
+    pub trash: TrashTally,
     /// Whether every folder could be read.
     pub complete: bool,
     /// What a person should know.
@@ -119,6 +123,15 @@ pub struct DamageTally {
     pub files: u64,
     /// Damaged places.
     pub records: u64,
+}
+
+/// What the trash takes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct TrashTally {
+    /// Threads that can be restored.
+    pub threads: u64,
+    /// Bytes of everything in it, on disk.
+    pub bytes: u64,
 }
 
 /// What is kept of a thread once its files were read.
@@ -183,6 +196,10 @@ fn stats(catalogs: &[Catalog]) -> Stats {
     threads.sort_unstable_by(|a, b| (b.bytes, &a.key).cmp(&(a.bytes, &b.key)));
     threads.truncate(LARGEST);
     stats.largest = largest(catalogs, &threads);
+    for (threads, bytes) in catalogs.iter().map(|c| trash::size(&RealDisk, c.home.path())) {
+        stats.trash.threads += threads;
+        stats.trash.bytes += bytes;
+    }
     stats.complete = catalogs.iter().all(|c| c.complete);
     stats.notes = catalogs.iter().flat_map(|c| c.notes.iter().cloned().chain(c.late_notes())).collect();
     stats

@@ -21,7 +21,7 @@ mod places;
 mod sources;
 
 pub use hidden::HiddenBy;
-pub use missing::{FolderLook, LookedAt, Mention, NameIndexLook, Similar, UnreadableFolder};
+pub use missing::{FolderLook, LookedAt, Mention, NameIndexLook, Similar, Trashed, UnreadableFolder};
 pub use places::{LineageStep, PlaceReport, WhyDamage};
 pub use sources::{CodexStateSays, Disagreement, FilesSay, IndexSays, NameIndexSays, Sources};
 
@@ -67,6 +67,8 @@ pub struct Why {
     pub damage_total: u64,
     /// What was looked at, home by home.
     pub looked_at: Vec<LookedAt>,
+    /// What the trash holds of it, newest first.
+    pub trash: Vec<Trashed>,
     /// Where no file of the thread is there: others in the home whose name holds its id.
     pub similar: Vec<Similar>,
     /// Where no file of the thread is there: threads that still speak of it.
@@ -174,6 +176,7 @@ fn there(
     }
     let hidden_by = hidden::by(&catalogs, home, &row, query);
     let looked_at = catalogs.iter().map(missing::looked_at).collect();
+    let trash = row.thread.id.map(|id| missing::trashed(&catalogs, id)).unwrap_or_default();
     let notes = notes(&catalogs);
     let (damage, damage_total) = damage.finish(options.damage_shown);
     Why {
@@ -190,6 +193,7 @@ fn there(
         damage,
         damage_total,
         looked_at,
+        trash,
         similar: vec![],
         mentions: vec![],
         notes,

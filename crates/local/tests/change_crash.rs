@@ -344,3 +344,67 @@ fn a_detached_thread_is_swapped_whole_or_not_at_all() {
         assert!(ended, "more than {CALLS} calls");
     }
 }
+
+/// Someone put a file where one was still to go, between the crash and the next change: what had moved goes back.
+#[test]
+fn what_cannot_be_finished_is_taken_back() {
+    let mut halves = 0;
+    for kind in [ChangeKind::Archive, ChangeKind::Unarchive, ChangeKind::Restore] {
+        for at in 0..CALLS {
+            let world = World::new(kind);
+            world.sim.power_off_at(at);
+            drop(world.run());
+            if !world.sim.is_off() {
+                break;
+            }
+            let image = world.sim.crashed(Crash::Everything);
+            let mine = files().into_keys().filter(|p| p.to_string_lossy().contains(ONE));
+            let mine: Vec<[PathBuf; 2]> = mine.map(|p| world.places(&p)).collect();
+            let (moved, left): (Vec<_>, Vec<_>) = mine.iter().partition(|[from, _]| image.contents(from).is_none());
+            let (Some(_), Some([_, to])) = (moved.first(), left.last()) else { continue };
+            halves += 1;
+            image.put(to, Some(b"another"));
+            let what = format!("{kind:?}, off at call {at}");
+            let finished = world.changer(&image).finish();
+            let outcomes = finished.into_iter().flat_map(|f| f.outcome.unwrap()).collect::<Vec<_>>();
+            assert!(outcomes.iter().any(|o| o.id == id(ONE) && o.result.is_err()), "{what}: {outcomes:?}");
+            for [from, _] in &mine {
+                assert!(image.contents(from).is_some(), "{what}: {} is not back: {:?}", from.display(), image.names());
+            }
+            assert_eq!(image.contents(to).as_deref(), Some(&b"another"[..]), "{what}");
+            assert!(!Changer::unfinished(&image, &world.home()), "{what}");
+            if kind == ChangeKind::Restore {
+                let trash = Trash::read(&image, &world.home()).unwrap();
+                assert!(trash.entries.iter().any(|e| e.thread_id == id(ONE)), "{what}: its entry stays");
+            }
+        }
+    }
+    assert!(halves > 5, "{halves}");
+}
+
+/// Someone took a file away between the crash and the next change: the others go where they were to go.
+#[test]
+fn a_file_that_is_gone_keeps_no_other_back() {
+    let mut halves = 0;
+    for at in 0..CALLS {
+        let world = World::new(ChangeKind::Archive);
+        world.sim.power_off_at(at);
+        drop(world.run());
+        if !world.sim.is_off() {
+            break;
+        }
+        let image = world.sim.crashed(Crash::Everything);
+        let mine = files().into_keys().filter(|p| p.to_string_lossy().contains(ONE));
+        let mine: Vec<[PathBuf; 2]> = mine.map(|p| world.places(&p)).collect();
+        if !Changer::unfinished(&image, &world.home()) || mine.iter().any(|[from, _]| image.contents(from).is_none()) {
+            continue;
+        }
+        halves += 1;
+        image.put(&mine[0][0], None);
+        drop(world.changer(&image).finish());
+        for [from, to] in &mine[1..] {
+            assert!(image.contents(from).is_none() && image.contents(to).is_some(), "{at}: {:?}", image.names());
+        }
+    }
+    assert!(halves > 0);
+}

@@ -149,15 +149,43 @@ pub struct NameLine {
     pub offset: u64,
     /// The line, without its end.
     pub line: String,
+    /// It was the last, and had no end.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub open: bool,
 }
 
 /// The whole file, read to be changed. The caller holds the [`NameLock`].
 #[derive(Debug)]
 pub struct NameFile {
     path: PathBuf,
-    bytes: Vec<u8>,
+    lines: Vec<Line>,
     /// Its length when it was read; `None` where it was not there.
     read: Option<u64>,
+}
+
+/// A line of the file, parsed once: thousands of threads may be taken out one after the other.
+#[derive(Debug)]
+struct Line {
+    /// With its end, which the last may lack.
+    bytes: Vec<u8>,
+    /// The thread that it names.
+    id: Option<ThreadId>,
+}
+
+impl Line {
+    fn of(bytes: &[u8]) -> Self {
+        let id = serde_json::from_slice::<Entry<'_>>(bytes.trim_ascii()).ok().map(|e| e.id);
+        Self { bytes: bytes.to_owned(), id }
+    }
+
+    /// Without its end.
+    fn text(&self) -> &[u8] {
+        self.bytes.strip_suffix(b"\n").unwrap_or(&self.bytes)
+    }
+
+    fn is_open(&self) -> bool {
+        self.text().len() == self.bytes.len()
+    }
 }
 
 impl NameFile {
@@ -175,9 +203,10 @@ impl NameFile {
                 let size = file.state()?.size;
                 let mut bytes = vec![0; usize::try_from(size).map_err(io::Error::other)?];
                 file.read_exact_at(&mut bytes, 0)?;
-                Ok(Self { path, bytes, read: Some(size) })
+                let lines = bytes.split_inclusive(|b| *b == b'\n').map(Line::of).collect();
+                Ok(Self { path, lines, read: Some(size) })
             }
-            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(Self { path, bytes: vec![], read: None }),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(Self { path, lines: vec![], read: None }),
             Err(e) => Err(e),
         }
     }
@@ -185,63 +214,63 @@ impl NameFile {
     /// Takes the lines of a thread out, in their order. Every other byte stays.
     pub fn take(&mut self, id: ThreadId) -> Vec<NameLine> {
         let mut taken = Vec::new();
-        let mut rest = Vec::with_capacity(self.bytes.len());
         let mut offset = 0;
-        for line in self.bytes.split_inclusive(|b| *b == b'\n') {
-            let text = line.strip_suffix(b"\n").unwrap_or(line);
-            let own = serde_json::from_slice::<Entry<'_>>(text.trim_ascii()).is_ok_and(|e| e.id == id);
-            match (own, std::str::from_utf8(text)) {
-                (true, Ok(text)) => taken.push(NameLine { offset, line: text.to_owned() }),
-                _ => rest.extend_from_slice(line),
+        self.lines.retain(|line| {
+            let at = offset;
+            offset += line.bytes.len() as u64;
+            match std::str::from_utf8(line.text()) {
+                Ok(text) if line.id == Some(id) => {
+                    taken.push(NameLine { offset: at, line: text.to_owned(), open: line.is_open() });
+                    false
+                }
+                _ => true,
             }
-            offset += line.len() as u64;
-        }
-        self.bytes = rest;
+        });
         taken
     }
 
     /// Puts lines back where they stood, or, where other lines stand there now, at the nearest beginning of a line
     /// behind. Lines of this thread that are there already are not put twice.
     pub fn put(&mut self, id: ThreadId, lines: &[NameLine]) {
-        let there = |bytes: &[u8], line: &str| bytes.split(|b| *b == b'\n').any(|l| l == line.as_bytes());
         let newer = self.entry_of(id);
-        for NameLine { offset, line } in lines {
-            if there(&self.bytes, line) {
+        for NameLine { offset, line, open } in lines {
+            if self.lines.iter().any(|l| l.text() == line.as_bytes()) {
                 continue;
             }
-            let at = usize::try_from(*offset).unwrap_or(usize::MAX).min(self.bytes.len());
-            let begins = at == 0 || self.bytes.get(at - 1) == Some(&b'\n');
-            let behind = || memchr::memchr(b'\n', &self.bytes[at..]).map(|n| at + n + 1);
-            let at = if begins { at } else { behind().unwrap_or(self.bytes.len()) };
-            let mut put = Vec::with_capacity(line.len() + 2);
-            if at > 0 && self.bytes.get(at - 1) != Some(&b'\n') {
-                put.push(b'\n');
-            }
-            put.extend_from_slice(line.as_bytes());
-            put.push(b'\n');
-            self.bytes.splice(at..at, put);
+            let mut begins = 0;
+            let before = |l: &Line| {
+                let at = begins;
+                begins += l.bytes.len() as u64;
+                at < *offset
+            };
+            let at = self.lines.iter().map(before).take_while(|before| *before).count();
+            // As it was, where it is the last again.
+            let end = if *open && at == self.lines.len() { "" } else { "\n" };
+            self.close(at);
+            self.lines.insert(at, Line { bytes: [line, end].concat().into_bytes(), id: Some(id) });
         }
         // A name that was given meanwhile is newer than all that come back, wherever they come to stand.
         if let Some(newer) = newer.filter(|n| self.entry_of(id).as_ref() != Some(n)) {
             let lines = self.take(id).into_iter().map(|l| l.line);
             let (old, new): (Vec<_>, Vec<_>) = lines.partition(|l| *l != newer);
-            old.iter().chain(&new).for_each(|line| self.put_behind(line));
+            for line in old.into_iter().chain(new) {
+                self.close(self.lines.len());
+                self.lines.push(Line { bytes: (line + "\n").into_bytes(), id: Some(id) });
+            }
         }
     }
 
-    fn put_behind(&mut self, line: &str) {
-        if self.bytes.last().is_some_and(|b| *b != b'\n') {
-            self.bytes.push(b'\n');
+    /// Ends the line before a place.
+    fn close(&mut self, at: usize) {
+        if let Some(before) = at.checked_sub(1).and_then(|i| self.lines.get_mut(i)).filter(|l| l.is_open()) {
+            before.bytes.push(b'\n');
         }
-        self.bytes.extend_from_slice(line.as_bytes());
-        self.bytes.push(b'\n');
     }
 
     /// The line that counts for a thread.
     fn entry_of(&self, id: ThreadId) -> Option<String> {
-        let lines = self.bytes.split(|b| *b == b'\n').rev();
-        let own = |l: &&[u8]| serde_json::from_slice::<Entry<'_>>(l.trim_ascii()).is_ok_and(|e| e.id == id);
-        lines.into_iter().find(own).and_then(|l| String::from_utf8(l.to_vec()).ok())
+        let line = self.lines.iter().rev().find(|l| l.id == Some(id))?;
+        std::str::from_utf8(line.text()).ok().map(str::to_owned)
     }
 
     /// Writes the file anew, in one step: whoever reads sees all of the old or all of the new one. A line that a
@@ -260,7 +289,8 @@ impl NameFile {
         let old = self.read.map(|size| Ok::<_, io::Error>((disk.open(&self.path, OpenMode::Existing)?, size)));
         let old = old.transpose()?;
         let mut new = disk.open(&partial, OpenMode::New)?;
-        write_all(&mut *new, &self.bytes, 0)?;
+        let bytes: Vec<u8> = self.lines.iter().flat_map(|l| &l.bytes).copied().collect();
+        write_all(&mut *new, &bytes, 0)?;
         if old.is_some() {
             disk.copy_mode(&self.path, &partial)?;
         }

@@ -42,6 +42,10 @@ pub trait Disk: Send + Sync + Debug {
     fn remove_dir(&self, path: &Path) -> io::Result<()>;
     /// What a name leads to; `None` where there is no such name. Links are followed above it, not at it.
     fn look(&self, path: &Path) -> io::Result<Option<Looked>>;
+    /// Whether a name is a link to another place. A disk without links has none.
+    fn is_link(&self, _path: &Path) -> io::Result<bool> {
+        Ok(false)
+    }
     /// The names in a folder; none where there is no folder.
     fn names_in(&self, path: &Path) -> io::Result<Vec<OsString>>;
     /// Gives a file the mode of another.
@@ -178,6 +182,14 @@ impl Disk for RealDisk {
         }
     }
 
+    fn is_link(&self, path: &Path) -> io::Result<bool> {
+        match std::fs::symlink_metadata(path) {
+            Ok(facts) => Ok(facts.file_type().is_symlink()),
+            Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Ok(false),
+            Err(e) => Err(e),
+        }
+    }
+
     fn names_in(&self, path: &Path) -> io::Result<Vec<OsString>> {
         match std::fs::read_dir(path) {
             Ok(entries) => entries.map(|e| e.map(|e| e.file_name())).collect(),
@@ -204,14 +216,36 @@ impl Disk for RealDisk {
 const MOVING: &str = ".threadkeep-moving";
 
 /// Moves a file to another file system. A crash leaves it where it was, or at both places with the same bytes; a copy
-/// that was begun is begun again.
+/// that was begun is begun again. One that fails leaves nothing behind: on a full disk its part would keep the room.
 fn move_across(from: &Path, to: &Path) -> io::Result<()> {
     let mut name = to.as_os_str().to_owned();
     name.push(MOVING);
     let partial = PathBuf::from(name);
+    match std::fs::remove_file(&partial) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
+        Ok(()) | Err(_) => {}
+    }
+    let copied = copy_whole(from, &partial).and_then(|()| platform::rename_new(&partial, to));
+    if let Err(e) = copied {
+        let _ = std::fs::remove_file(&partial);
+        return Err(e);
+    }
+    if let Some(folder) = to.parent() {
+        RealDisk.sync_dir(folder)?;
+    }
+    std::fs::remove_file(from)
+}
+
+/// Copies a file with its times and mode, durably, to a name that nothing has.
+fn copy_whole(from: &Path, to: &Path) -> io::Result<()> {
     let mut source = File::open(from)?;
     let facts = source.metadata()?;
-    let mut target = OpenOptions::new().write(true).create(true).truncate(true).open(&partial)?;
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true);
+    // Nobody else reads along while it is copied.
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let mut target = options.open(to)?;
     let copied = io::copy(&mut source, &mut target)?;
     if copied != source.metadata()?.len() {
         return Err(io::Error::other(format!("{} changed while it was moved", from.display())));
@@ -219,12 +253,7 @@ fn move_across(from: &Path, to: &Path) -> io::Result<()> {
     target.set_permissions(facts.permissions())?;
     let times = std::fs::FileTimes::new().set_modified(facts.modified()?);
     target.set_times(facts.accessed().map_or(times, |at| times.set_accessed(at)))?;
-    target.sync_all()?;
-    platform::rename_new(&partial, to)?;
-    if let Some(folder) = to.parent() {
-        RealDisk.sync_dir(folder)?;
-    }
-    std::fs::remove_file(from)
+    target.sync_all()
 }
 
 #[derive(Debug)]

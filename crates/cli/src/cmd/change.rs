@@ -64,7 +64,7 @@ impl Change {
 /// leave nothing behind but what their plan says.
 pub fn target(global: &Global, query: &str) -> Result<(LocalThreadStore, OpenThread, ThreadId), Failure> {
     let reader = global.store()?;
-    let open = reader.open_thread(query, Depth::Head)?;
+    let open = super::open_thread(&reader, query, Depth::Head)?;
     let Some(id) = open.row.thread.id else {
         return Err(Failure::new(Kind::Failed, "the thread has no id, so it can only be read"));
     };

@@ -5,9 +5,15 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
-use threadkeep_local::change::{Cascade, ChangeError, ChangeKind, Changer, Decision, Outcome, Plan, PlannedThread};
+use threadkeep_local::change::codex::Told;
+use threadkeep_local::change::trash::{Manifest, Trash};
+use threadkeep_local::change::{
+    Cascade, ChangeError, ChangeKind, Changer, Decision, Outcome, Plan, PlannedThread, Unfinished,
+};
 use threadkeep_local::{ListOptions, LocalStore, LookupError};
 use threadkeep_record::ThreadId;
+use threadkeep_rollout::seam::RealDisk;
+use threadkeep_rollout::writer_lock::LockError;
 use threadkeep_store::Archived;
 
 use super::confirm::ask;
@@ -41,8 +47,11 @@ pub fn words(kind: ChangeKind) -> Words {
 #[derive(Default)]
 pub struct Chosen {
     pub by_home: BTreeMap<usize, Vec<ThreadId>>,
-    pub missing: Vec<(String, Failure)>,
+    pub missing: Missing,
 }
+
+/// What was asked for and not found, with why.
+pub type Missing = Vec<(String, Failure)>;
 
 /// A plan for each home, with who carries it out.
 pub type Plans = Vec<(Changer, Plan)>;
@@ -56,6 +65,9 @@ pub fn run(global: &Global, kind: ChangeKind, args: &ChangeArgs, out: &mut Out) 
         .iter()
         .map(|(home, ids)| {
             let changer = changer(global, &reader, *home);
+            if !args.dry_run {
+                finish_first(&changer);
+            }
             let plan = changer.plan(kind, ids, cascade);
             (changer, plan)
         })
@@ -77,6 +89,25 @@ pub fn changer(global: &Global, reader: &LocalStore, home: usize) -> Changer {
     Changer::new(reader.homes()[home].clone(), global.sqlite_home.clone(), index)
 }
 
+/// Ends what another command began and did not end, so that a plan is made from what is. What cannot be ended now is
+/// told; what is being done right now is not.
+pub fn finish_first(changer: &Changer) {
+    for Unfinished { path, outcome } in changer.finish() {
+        let failed: Vec<String> = match outcome {
+            Err(ChangeError::Lock(LockError::Held { .. })) => vec![],
+            Err(e) => vec![e.to_string()],
+            Ok(outcomes) => {
+                let errors = outcomes.iter().filter_map(|o| Some((o.id, o.result.as_ref().err()?)));
+                errors.map(|(id, e)| format!("thread {id}: {e}")).collect()
+            }
+        };
+        for why in failed {
+            let path = visible_line(&path.to_string_lossy());
+            say(&format!("note: an earlier change was not finished ({path}): {}", visible_line(&why)));
+        }
+    }
+}
+
 /// The lines of a file of ids.
 pub fn ids_of_file(path: &Path) -> Result<Vec<String>, Failure> {
     let mut text = String::new();
@@ -86,6 +117,8 @@ pub fn ids_of_file(path: &Path) -> Result<Vec<String>, Failure> {
         std::fs::read_to_string(path).map(|t| text = t)
     };
     read.map_err(|e| Failure::new(Kind::Usage, format!("cannot read the file of ids: {e}")).path(path))?;
+    // Some editors begin a file with a byte order mark.
+    let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
     let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
     Ok(lines.map(str::to_owned).collect())
 }
@@ -130,13 +163,7 @@ fn choose(reader: &LocalStore, kind: ChangeKind, args: &ChangeArgs) -> Result<Ch
 }
 
 /// Shows the plans, asks, carries them out, and tells what became of each thread.
-pub fn carry_out(
-    kind: ChangeKind,
-    plans: Plans,
-    mut missing: Vec<(String, Failure)>,
-    asking: Asking,
-    out: &mut Out,
-) -> Done {
+pub fn carry_out(kind: ChangeKind, plans: Plans, mut missing: Missing, asking: Asking, out: &mut Out) -> Done {
     let Words { verb, done } = words(kind);
     for (_, plan) in &plans {
         for note in &plan.notes {
@@ -149,8 +176,14 @@ pub fn carry_out(
         if let Some((_, failure)) = missing.into_iter().next() {
             return Err(failure);
         }
-        if let Some(Decision::Refuse(e)) = plans.iter().flat_map(|(_, p)| &p.threads).map(|t| &t.decision).next() {
-            return Err(failure(e));
+        let first = plans.iter().find_map(|(changer, p)| Some((changer, p.threads.first()?)));
+        if let Some((changer, PlannedThread { id, decision: Decision::Refuse(e), .. })) = first {
+            let hint = matches!(e, ChangeError::NotFound { archived: Archived::Excluded, .. })
+                .then(|| super::trash_hint([&changer.home], &id.to_string()));
+            return Err(match hint.flatten() {
+                Some(hint) => failure(e).hint(hint),
+                None => failure(e),
+            });
         }
         missing = vec![];
     }
@@ -200,6 +233,9 @@ pub fn carry_out(
     if let ([Outcome { result: Err(e), .. }], 1) = (outcomes.as_slice(), asked) {
         return Err(failure(e));
     }
+    for (id, what) in outcomes.iter().filter_map(|o| Some((o.id, codex_note(*o.result.as_ref().ok()?)?))) {
+        say(&format!("note: {id}: {what}"));
+    }
     if out.is_json() {
         out.json(&object(kind, &plans, &outcomes, &refused, !asking.dry_run))?;
         return Ok(code);
@@ -225,29 +261,39 @@ pub fn carry_out(
     Ok(code)
 }
 
+/// What a person should know of Codex's database behind a change that was done.
+fn codex_note(told: Told) -> Option<&'static str> {
+    match told {
+        Told::Changed | Told::NoRow => None,
+        Told::NoColumn => Some("Codex's database lacks columns for this and was left; Codex settles it from the files"),
+        Told::NotTaken => Some("Codex's database does not take this and was left; Codex settles it from the files"),
+    }
+}
+
 /// A thread that was not changed, as the failure of the whole command.
-fn failure(e: &ChangeError) -> Failure {
+pub fn failure(e: &ChangeError) -> Failure {
     let failure = Failure::new(kind_of(e), told(e));
     match e {
         ChangeError::NotFound { .. } | ChangeError::NotArchived { .. } => {
             failure.hint("`threadkeep list --all` shows every thread; other homes are given with --home")
         }
-        ChangeError::Lock(_) => failure.hint("end that program, or its thread, first"),
+        ChangeError::Lock(LockError::Held { .. }) => failure.hint("end that program, or its thread, first"),
         _ => failure,
     }
 }
 
 /// An error with what to do about it.
-fn told(e: &ChangeError) -> String {
+pub fn told(e: &ChangeError) -> String {
     match e {
         ChangeError::Needed { by, .. } => {
             let by: Vec<String> = by.iter().map(ToString::to_string).collect();
             format!("{e}: {}; detach these first, or delete them with it", by.join(", "))
         }
-        ChangeError::Lock(threadkeep_rollout::writer_lock::LockError::Held { holder: Some(holder), .. }) => {
+        ChangeError::Lock(LockError::Held { holder: Some(holder), .. }) => {
             format!("{e} ({holder})")
         }
         ChangeError::NotFound { archived: Archived::Included, .. } => format!("{e} that is not archived already"),
+        ChangeError::NoTime { .. } => format!("{e}: its folder in sessions cannot be told"),
         ChangeError::TranscriptGone { .. } => format!("{e}; `threadkeep delete` forgets it"),
         other => other.to_string(),
     }
@@ -343,14 +389,24 @@ fn object(
     json!({"format": 1, "plan": plan, "applied": applied, "results": results})
 }
 
+/// What an id means that several entries of the trash hold.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Meaning {
+    /// The thread: what was deleted last.
+    Thread,
+    /// The entry of exactly this name.
+    Entry,
+}
+
 /// Entries of the trash that queries mean, by home.
 pub fn in_trash(
     reader: &LocalStore,
     queries: &[String],
-) -> Result<(Vec<(usize, threadkeep_local::change::trash::Manifest)>, Vec<(String, Failure)>), Failure> {
+    meaning: Meaning,
+) -> Result<(Vec<(usize, Manifest)>, Missing), Failure> {
     let mut all = Vec::new();
     for (i, home) in reader.homes().iter().enumerate() {
-        let trash = threadkeep_local::change::trash::Trash::read(&threadkeep_rollout::seam::RealDisk, home.path());
+        let trash = Trash::read(&RealDisk, home.path());
         let trash =
             trash.map_err(|e| Failure::new(Kind::Failed, format!("cannot read the trash: {e}")).path(home.path()))?;
         all.extend(trash.entries.into_iter().map(|e| (i, e)));
@@ -358,37 +414,31 @@ pub fn in_trash(
     let mut found = Vec::new();
     let mut missing = Vec::new();
     for query in queries {
-        let exact = |e: &threadkeep_local::change::trash::Manifest| {
-            e.entry == *query
-                || e.name.as_deref() == Some(query)
-                || ThreadId::parse(query).is_ok_and(|id| id == e.thread_id)
-        };
-        let mut fits: Vec<&(usize, _)> = all.iter().filter(|(_, e)| exact(e)).collect();
-        if fits.is_empty() && query.len() >= 4 {
-            let prefix = query.to_ascii_lowercase();
-            fits = all.iter().filter(|(_, e)| e.entry.starts_with(&prefix)).collect();
+        let id = ThreadId::parse(query).ok();
+        let named = |e: &Manifest| e.entry == *query && (meaning == Meaning::Entry || id.is_none());
+        let exact = |e: &Manifest| e.name.as_deref() == Some(query) || id == Some(e.thread_id);
+        let fits = |fit: &dyn Fn(&Manifest) -> bool| all.iter().filter(|(_, e)| fit(e)).collect::<Vec<_>>();
+        let mut fits_query = fits(&named);
+        if fits_query.is_empty() {
+            fits_query = fits(&exact);
         }
-        let threads: HashSet<ThreadId> = fits.iter().map(|(_, e)| e.thread_id).collect();
-        match (fits.first(), threads.len()) {
+        if fits_query.is_empty() && query.len() >= 4 {
+            let prefix = query.to_ascii_lowercase();
+            fits_query = fits(&|e| e.entry.starts_with(&prefix));
+        }
+        let threads: HashSet<ThreadId> = fits_query.iter().map(|(_, e)| e.thread_id).collect();
+        match (fits_query.first(), threads.len()) {
             (Some(first), 1) => found.push((*first).clone()),
             (None, _) => missing.push((
                 query.clone(),
                 Failure::new(Kind::NotFound, "nothing of this id, prefix or name is in the trash")
                     .hint("`threadkeep trash list` shows what is there"),
             )),
-            (Some(_), _) => missing.push((
-                query.clone(),
-                LookupError::Ambiguous {
-                    query: query.clone(),
-                    candidates: fits
-                        .iter()
-                        .map(|(_, e)| {
-                            (e.entry.clone(), e.name.clone().or_else(|| e.preview.clone()).unwrap_or_default())
-                        })
-                        .collect(),
-                }
-                .into(),
-            )),
+            (Some(_), _) => {
+                let what = |e: &Manifest| e.name.clone().or_else(|| e.preview.clone()).unwrap_or_default();
+                let candidates = fits_query.iter().map(|(_, e)| (e.entry.clone(), what(e))).collect();
+                missing.push((query.clone(), LookupError::Ambiguous { query: query.clone(), candidates }.into()));
+            }
         }
     }
     Ok((found, missing))

@@ -13,7 +13,7 @@ use crate::out::{Out, dim};
 
 pub fn run(global: &Global, args: &ResumeArgs, out: &mut Out) -> Done {
     let store = global.store()?;
-    let open = store.open_thread(&args.thread, Depth::Head)?;
+    let open = super::open_thread(&store, &args.thread, Depth::Head)?;
     let home = store.homes()[open.home].path().to_owned();
     let t = &open.row.thread;
     let id = open.row.key.clone();

@@ -33,7 +33,7 @@ pub fn run(global: &Global, args: &ShowArgs, out: &mut Out) -> Done {
         && args.limit.is_none();
     let whole = Depth::Whole(Check::Whole);
     let depth = if out.is_json() && !args.raw && !stream { whole } else { Depth::Head };
-    let open = store.open_thread(&args.thread, depth)?;
+    let open = super::open_thread(&store, &args.thread, depth)?;
     if args.raw {
         drop(progress);
         let mut raw = out.raw()?;
@@ -55,12 +55,12 @@ pub fn run(global: &Global, args: &ShowArgs, out: &mut Out) -> Done {
             return human(&open, Source::Stream, detail, out);
         }
         write_turns(&open, Source::Stream, detail, &mut |turn| out.json(&turn).and_then(|()| out.flush()))?;
-        let open = store.open_thread(&args.thread, whole)?;
+        let open = super::open_thread(&store, &args.thread, whole)?;
         let thread = thread_facts(&store, &open, open.row.thread.turns);
         out.json(&json!({"format": 1, "thread": thread, "next_cursor": null}))?;
         return Ok(0);
     }
-    let open = if out.is_json() && stream { store.open_thread(&args.thread, whole)? } else { open };
+    let open = if out.is_json() && stream { super::open_thread(&store, &args.thread, whole)? } else { open };
     let index = open.turn_index();
     drop(progress);
     let wanted = choose(&open, &index, args)?;

@@ -78,6 +78,11 @@ fn human(s: &Stats, out: &mut Out) -> std::io::Result<()> {
     );
     line("damage", if d.records == 0 { "none".to_owned() } else { damage })?;
 
+    if s.trash.threads > 0 || s.trash.bytes > 0 {
+        let threads = many(s.trash.threads, "thread", "threads");
+        line("trash", format!("{threads} · {} · `threadkeep trash empty` frees it", size(s.trash.bytes)))?;
+    }
+
     let mut kinds: Vec<(&str, [String; 3], u64)> = s
         .by_kind
         .iter()

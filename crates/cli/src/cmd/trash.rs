@@ -1,11 +1,13 @@
 //! `threadkeep trash`: what is in it, and emptying it.
 
+use std::collections::HashSet;
+
 use serde_json::json;
-use threadkeep_local::change::trash::{Manifest, Trash, empty, go_on_emptying};
+use threadkeep_local::change::trash::{Manifest, Trash, go_on_emptying};
 use threadkeep_rollout::Home;
 use threadkeep_rollout::seam::RealDisk;
 
-use super::change_many::in_trash;
+use super::change_many::{Meaning, changer, failure, finish_first, in_trash, told};
 use super::confirm::ask;
 use super::now;
 use crate::args::{EmptyArgs, Global, TrashArgs, TrashCommand};
@@ -70,6 +72,10 @@ fn remove(global: &Global, args: &EmptyArgs, out: &mut Out) -> Done {
     let mut goes: Vec<(usize, Manifest)> = Vec::new();
     let mut half: Vec<(usize, std::path::PathBuf)> = Vec::new();
     let mut missing = Vec::new();
+    if !args.dry_run {
+        // What is on its way is not emptied from under it.
+        (0..reader.homes().len()).for_each(|home| finish_first(&changer(global, &reader, home)));
+    }
     if args.threads.is_empty() {
         for (i, home) in reader.homes().iter().enumerate() {
             let (trash, entries) = entries(home)?;
@@ -77,8 +83,10 @@ fn remove(global: &Global, args: &EmptyArgs, out: &mut Out) -> Done {
             half.extend(trash.emptying.into_iter().map(|path| (i, path)));
         }
     } else {
-        (goes, missing) = in_trash(&reader, &args.threads)?;
+        (goes, missing) = in_trash(&reader, &args.threads, Meaning::Entry)?;
     }
+    let mut seen = HashSet::new();
+    goes.retain(|(home, e)| seen.insert((*home, e.entry.clone())));
     goes.retain(|(_, e)| args.older_than.is_none_or(|t| e.deleted_at < t));
     let bytes: u64 = goes.iter().map(|(_, e)| e.bytes()).sum();
     let threads = many(goes.len() as u64, "thread", "threads");
@@ -114,13 +122,22 @@ fn remove(global: &Global, args: &EmptyArgs, out: &mut Out) -> Done {
     }
     if !args.dry_run {
         let home = |i: usize| reader.homes()[i].path();
-        let done = goes.iter().map(|(i, e)| (e.thread_id.to_string(), empty(&RealDisk, home(*i), e)));
+        let done = goes.iter().map(|(i, e)| {
+            let done = changer(global, &reader, *i).empty(e);
+            (e.thread_id.to_string(), done.map_err(|e| (told(&e), Some(failure(&e)))))
+        });
         let rest = half.iter().map(|(i, path)| {
             let name = path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
-            (name, go_on_emptying(&RealDisk, home(*i), path))
+            let done = go_on_emptying(&RealDisk, home(*i), path);
+            (name, done.map_err(|e| (format!("cannot be removed whole, and can be emptied again: {e}"), None)))
         });
         for (id, done) in done.chain(rest) {
-            let error = done.as_ref().err().map(|e| format!("cannot be removed whole, and can be emptied again: {e}"));
+            let (done, error) = match done {
+                // One that cannot be removed is a failure like any other.
+                Err((_, Some(failure))) if goes.len() == 1 && missing.is_empty() => return Err(failure),
+                Err((error, _)) => (None, Some(error)),
+                Ok(bytes) => (Some(bytes), None),
+            };
             freed += done.unwrap_or(0);
             if let Some(error) = &error {
                 failed += 1;

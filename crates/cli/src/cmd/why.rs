@@ -80,6 +80,15 @@ fn human(why: &Why, out: &mut Out) -> std::io::Result<()> {
         }
         out.line(&dim(&format!("  it leaves out nothing but {}", why.list_filters.join(", "))))?;
     }
+    if !why.trash.is_empty() {
+        section("in the trash", out)?;
+        for t in &why.trash {
+            let files = many(t.files, "file", "files");
+            let facts = format!("deleted {} · {files} · {}", when(t.deleted_at), size(t.bytes));
+            out.line(&format!("  {}  {}", visible_line(&t.id), dim(&facts)))?;
+        }
+        out.line(&format!("  `threadkeep restore {}` brings it back", why.trash[0].thread_id))?;
+    }
     if why.found {
         damage(why, out)?;
     } else {

@@ -8,6 +8,9 @@ mod home;
 mod log;
 
 mod changes;
+mod changes_kill;
+mod changes_odd;
+mod changes_trash;
 mod completeness;
 mod cursor;
 mod damage;

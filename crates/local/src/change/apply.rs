@@ -12,7 +12,7 @@ use threadkeep_rollout::writer_lock::{LockError, WriterLock};
 use super::apart;
 use super::codex::{CodexRows, Told};
 use super::journal::{Codex, FORMAT, Journal, Names, Step, sync_many};
-use super::moves::{self, MoveError, OnFailure};
+use super::moves::{self, OnFailure};
 use super::plan::kept_by_others;
 use super::relations::Relations;
 use super::steps::{Look, Making};
@@ -108,6 +108,16 @@ impl Changer {
         Catalog::open_for(&self.home, self.sqlite_home.as_ref(), self.index.as_ref(), ids)
     }
 
+    /// A look at the home for what is done to some threads. A thread that no file is named after may be one that only a
+    /// header names, and that takes all files.
+    pub(super) fn look_at(&self, kind: ChangeKind, ids: &[ThreadId]) -> Catalog {
+        let catalog = self.look_for(ids);
+        if kind == ChangeKind::Restore || ids.iter().all(|id| catalog.group(*id).is_some()) {
+            return catalog;
+        }
+        Catalog::open(&self.home, self.sqlite_home.as_ref(), self.index.as_ref())
+    }
+
     fn part(&self, kind: ChangeKind, ids: &[ThreadId]) -> Vec<Outcome> {
         let mut outcomes = Vec::new();
         let mut fail = |id: ThreadId, e: ChangeError| outcomes.push(Outcome { id, result: Err(e) });
@@ -124,9 +134,9 @@ impl Changer {
             }
         }
         // The look comes behind the locks: what is found then stays so.
-        let catalog = self.look_for(ids);
+        let catalog = self.look_at(kind, ids);
         let trash = Trash::read(&*self.disk, self.home.path());
-        let look = Look { changer: self, catalog: &catalog, trash: trash.as_ref().map_err(ToString::to_string) };
+        let look = Look::new(self, &catalog, trash.as_ref().map_err(ToString::to_string));
         let relations = (kind == ChangeKind::Delete).then(|| Relations::of(&catalog));
         let needed = relations.as_ref().map(|r| kept_by_others(ids, r)).unwrap_or_default();
         for (id, e) in held {
@@ -202,7 +212,12 @@ impl Changer {
         let mut making = Making { look, kind, at, codex: codex.as_ref(), names: file, entries: BTreeSet::new() };
         let mut steps = Vec::new();
         for (id, number) in ids.iter().zip(0..) {
-            match making.step(*id, number) {
+            let step = making.step(*id, number).and_then(|step| {
+                // What Codex's database would refuse is known before anything is done.
+                let tried = codex.as_ref().map_or(Ok(Told::NoRow), |codex| codex.attempt(*id, &step.codex));
+                tried.map(|_| step).map_err(ChangeError::from)
+            });
+            match step {
                 Ok(step) => steps.push(step),
                 Err(e) => fail(*id, e),
             }
@@ -326,8 +341,6 @@ impl Changer {
         }
         match moves::files(disk, home, step, on_failure) {
             Ok(()) => Ok(()),
-            // After a crash: someone took a file away meanwhile, and what is left of the thread went where it was to go.
-            Err(MoveError::Gone { .. }) if on_failure == OnFailure::Forward => Ok(()),
             Err(e) => {
                 if let Some(manifest) = step.trash.as_ref().filter(|_| kind != ChangeKind::Restore && e.is_settled()) {
                     let _ = trash::drop_entry(disk, home, manifest);
@@ -412,6 +425,12 @@ impl Changer {
     /// Finishes what others began and did not finish. What is being done right now is left to whoever does it.
     pub fn finish(&self) -> Vec<Unfinished> {
         let (disk, home) = (&*self.disk, self.home.path());
+        for (id, path) in Journal::partial(disk, home).unwrap_or_default() {
+            // Who begins one holds this lock.
+            if let Ok(_lock) = self.lock(id) {
+                let _ = disk.remove(&path);
+            }
+        }
         let journals = Journal::all(disk, home).unwrap_or_default();
         let finished = journals.into_iter().filter_map(|path| {
             let outcome = self.finish_one(&path).transpose()?;

@@ -31,6 +31,8 @@ pub enum Told {
     NoRow,
     /// The database lacks a column that this needs; Codex settles it when it looks at the files.
     NoColumn,
+    /// The database is damaged, or does not take what it should; Codex settles it when it looks at the files.
+    NotTaken,
 }
 
 impl CodexRows {
@@ -41,6 +43,10 @@ impl CodexRows {
     /// Where another program has it locked, or it cannot be written.
     pub fn begin(db: &CodexDb<'_>) -> Result<Option<Self>, CodexWriteError> {
         for path in CodexState::databases(db.home, db.sqlite_home) {
+            // A folder of that name, or a link to nothing, is no database.
+            if std::fs::metadata(&path).is_ok_and(|m| !m.is_file()) || !path.exists() {
+                continue;
+            }
             match Self::try_begin(&path, db) {
                 Ok(rows) => return Ok(Some(rows)),
                 // Codex puts such a database aside and makes another from the files.
@@ -129,9 +135,43 @@ impl CodexRows {
     ///
     /// As SQLite says.
     pub fn apply(&mut self, id: ThreadId, step: &Codex) -> Result<Told, CodexWriteError> {
-        let told = self.run(id, step).map_err(self.failed())?;
+        let told = match self.aside(id, step, "RELEASE step") {
+            // The files have moved, and no later try would do better.
+            Err(e) if CodexWriteError::is_lasting(&e) => Told::NotTaken,
+            told => told.map_err(self.failed())?,
+        };
         self.changed |= told == Told::Changed;
         Ok(told)
+    }
+
+    /// Tries what a journal says of a thread and takes it back: so it is known before any file moves.
+    ///
+    /// # Errors
+    ///
+    /// As SQLite says. What comes back from the trash, and what is for a damaged database, needs nothing there.
+    pub fn attempt(&self, id: ThreadId, step: &Codex) -> Result<Told, CodexWriteError> {
+        match self.aside(id, step, "ROLLBACK TO step; RELEASE step") {
+            Err(e) if CodexWriteError::is_damage(&e) => Ok(Told::NotTaken),
+            Err(e) if matches!(step, Codex::Put(_)) && CodexWriteError::is_lasting(&e) => Ok(Told::NotTaken),
+            told => told.map_err(self.failed()),
+        }
+    }
+
+    /// Does a step, ending it as told; one that fails leaves nothing.
+    fn aside(&self, id: ThreadId, step: &Codex, end: &str) -> rusqlite::Result<Told> {
+        self.connection.execute_batch("SAVEPOINT step")?;
+        match self.run(id, step) {
+            Ok(told) => self.connection.execute_batch(end).map(|()| told),
+            Err(e) if self.connection.is_autocommit() => {
+                // A full disk ends the whole transaction; what may still come has to have one.
+                self.connection.execute_batch("BEGIN EXCLUSIVE")?;
+                Err(e)
+            }
+            Err(e) => {
+                self.connection.execute_batch("ROLLBACK TO step; RELEASE step")?;
+                Err(e)
+            }
+        }
     }
 
     fn run(&self, id: ThreadId, step: &Codex) -> rusqlite::Result<Told> {
@@ -154,9 +194,10 @@ impl CodexRows {
                 .map(told),
             Codex::Delete => {
                 let mut rows = c.prepare_cached("DELETE FROM threads WHERE id = ?1")?.execute([&id])?;
-                if !saved::columns(c, EDGES)?.is_empty() {
-                    let sql = "DELETE FROM thread_spawn_edges WHERE child_thread_id = ?1 OR parent_thread_id = ?1";
-                    rows += c.prepare_cached(sql)?.execute([&id])?;
+                let there = saved::columns(c, EDGES)?;
+                for column in ["child_thread_id", "parent_thread_id"].iter().filter(|c| there.iter().any(|t| t == *c)) {
+                    let sql = format!("DELETE FROM {EDGES} WHERE {column} = ?1");
+                    rows += c.prepare_cached(&sql)?.execute([&id])?;
                 }
                 Ok(told(rows))
             }
@@ -169,6 +210,11 @@ impl CodexRows {
                         _ => &[],
                     };
                     put += usize::from(saved::put(c, row, key)?);
+                }
+                // A row that the table would not have is passed over there.
+                let own = rows.iter().any(|row| row.table == "threads");
+                if own && saved::rows(c, "threads", "id", &id)?.is_empty() {
+                    return Ok(Told::NotTaken);
                 }
                 Ok(told(put))
             }

@@ -91,7 +91,7 @@ impl Changer {
     ) -> Result<Told, ChangeError> {
         let below = |path: &Path| self.home.relative(path).to_owned();
         let trash = Trash::read(&*self.disk, self.home.path());
-        let look = Look { changer: self, catalog, trash: trash.as_ref().map_err(ToString::to_string) };
+        let look = Look::new(self, catalog, trash.as_ref().map_err(ToString::to_string));
         let codex = self.codex()?;
         let rollout_path = codex.as_ref().map_or(Ok(None), |c| c.rollout_path(id))?;
         let at = self.clock.now();

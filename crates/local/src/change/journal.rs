@@ -16,7 +16,7 @@ use threadkeep_rollout::name_index::NameLine;
 use threadkeep_rollout::seam::{Disk, DiskFile, OpenMode};
 
 use super::ChangeKind;
-use super::trash::{Manifest, TrashedFile};
+use super::trash::{Manifest, TrashedFile, is_rollout};
 
 /// The folder of journals, in a home.
 pub const FOLDER: &str = "threadkeep/journal";
@@ -164,14 +164,33 @@ impl Journal {
         }
         // A journal moves files of its home and nothing else.
         let inside = |p: &Path| p.components().all(|c| matches!(c, std::path::Component::Normal(_)));
-        let removed = journal.steps.iter().flat_map(|s| &s.removes).find(|p| !inside(p));
-        if let Some(path) = removed {
+        let entries = journal.steps.iter().filter_map(|s| s.trash.as_ref()).map(|m| Path::new(&m.entry));
+        if let Some(entry) = entries.into_iter().find(|e| !inside(e) || e.components().count() != 1) {
+            return Err(unknown(format!("it names an entry of the trash {:?}", entry)));
+        }
+        let removed = journal.steps.iter().flat_map(|s| &s.removes);
+        if let Some(path) = removed.into_iter().find(|p| !inside(p) || !is_rollout(p)) {
             return Err(unknown(format!("it removes {}", path.display())));
         }
         match journal.steps.iter().flat_map(|s| &s.moves).find(|m| !inside(&m.from) || !inside(&m.to)) {
             Some(m) => Err(unknown(format!("it moves {} to {}", m.from.display(), m.to.display()))),
             None => Ok(Some(journal)),
         }
+    }
+
+    /// The threads whose journals were begun to be written, with what there is of each: the first of a change, whose
+    /// lock is held while it is written. Nothing was done for such a journal yet.
+    ///
+    /// # Errors
+    ///
+    /// What the system says.
+    pub fn partial(disk: &dyn Disk, home: &Path) -> io::Result<Vec<(ThreadId, PathBuf)>> {
+        let folder = home.join(FOLDER);
+        let first = |name: &std::ffi::OsString| {
+            let (_, id) = name.to_str()?.strip_suffix(".part")?.split_once('-')?;
+            Some((ThreadId::parse(id).ok()?, folder.join(name)))
+        };
+        Ok(disk.names_in(&folder)?.iter().filter_map(first).collect())
     }
 
     /// The journals of a home.
@@ -257,9 +276,12 @@ pub fn write_whole(disk: &dyn Disk, path: &Path, bytes: &[u8]) -> io::Result<()>
         Ok(()) | Err(_) => {}
     }
     let mut file = disk.open(&partial, OpenMode::New)?;
-    write_all(&mut *file, bytes)?;
-    file.sync_data()?;
-    disk.rename(&partial, path)?;
+    let written = write_all(&mut *file, bytes).and_then(|()| file.sync_data());
+    if let Err(e) = written.and_then(|()| disk.rename(&partial, path)) {
+        // On a full disk it would keep the room.
+        let _ = disk.remove(&partial);
+        return Err(e);
+    }
     disk.sync_dir(path.parent().unwrap_or(Path::new(".")))
 }
 

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use threadkeep_rollout::seam::Disk;
 
 use super::journal::{Move, Step, make_folder_soon, sync_many};
+use super::trash;
 
 /// Why the files of a thread did not all move.
 #[derive(Debug, thiserror::Error)]
@@ -22,6 +23,12 @@ pub enum MoveError {
     Gone {
         /// The file.
         from: PathBuf,
+    },
+    /// A link stands in the way below the two folders of rollouts, where none is followed.
+    #[error("{} is a link, and links below sessions are not followed; nothing was moved", path.display())]
+    Link {
+        /// The link.
+        path: PathBuf,
     },
     /// The system refused; what had moved was moved back.
     #[error("cannot move {} to {}: {source}", from.display(), to.display())]
@@ -59,20 +66,20 @@ impl MoveError {
     /// Whether the thread is at one place, so that nothing is left to be finished.
     #[must_use]
     pub fn is_settled(&self) -> bool {
-        matches!(self, Self::Exists { .. } | Self::Gone { .. } | Self::Io { .. })
+        matches!(self, Self::Exists { .. } | Self::Gone { .. } | Self::Link { .. } | Self::Io { .. })
     }
 }
 
-/// What becomes of a file that cannot be moved.
+/// What becomes of the files of a thread when one of them is gone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OnFailure {
     /// What moved goes back.
     Back,
-    /// What moved stays: this is the end of a change that was decided before a crash.
+    /// The rest goes where it was to go: this is the end of a change that was decided before a crash.
     Forward,
 }
 
-/// Moves the files of a thread.
+/// Moves the files of a thread: all of them, or none.
 ///
 /// # Errors
 ///
@@ -82,22 +89,19 @@ pub fn files(disk: &dyn Disk, home: &Path, step: &Step, on_failure: OnFailure) -
     for m in &step.moves {
         match one(disk, home, m) {
             Ok(true) => done.push(m),
+            // What moved before a crash goes back with the rest.
+            Ok(false) if on_failure == OnFailure::Forward => done.push(m),
             Ok(false) => {}
-            Err(e) if on_failure == OnFailure::Forward => return Err(e),
+            // Someone took it away meanwhile; what is left of the thread goes where it was to go.
+            Err(MoveError::Gone { .. }) if on_failure == OnFailure::Forward => {}
+            // It went there before the crash, and something stands again where it was: neither way is open.
+            Err(MoveError::Exists { to }) if on_failure == OnFailure::Forward && to.starts_with(trash::FOLDER) => {
+                let there = || io::Error::new(io::ErrorKind::AlreadyExists, "another file stands there again");
+                let (from, stays) = (m.from.clone(), to.clone());
+                return Err(MoveError::Halfway { from, to, source: there(), stays, back: there() });
+            }
             Err(e) => {
-                for m in done.iter().rev() {
-                    if let Err(back) = disk.rename_new(&home.join(&m.to), &home.join(&m.from)) {
-                        let source = io::Error::other(e.to_string());
-                        let Move { from, to } = m;
-                        return Err(MoveError::Halfway {
-                            from: from.clone(),
-                            to: to.clone(),
-                            source,
-                            stays: to.clone(),
-                            back,
-                        });
-                    }
-                }
+                back(disk, home, &done, &e)?;
                 // A power loss must not show half of what was taken back, when nothing tells of it any more.
                 if !done.is_empty() {
                     sync(disk, home, std::iter::once(step))?;
@@ -109,10 +113,45 @@ pub fn files(disk: &dyn Disk, home: &Path, step: &Step, on_failure: OnFailure) -
     Ok(())
 }
 
+/// Moves files back where they came from, because of an error.
+fn back(disk: &dyn Disk, home: &Path, done: &[&Move], because: &MoveError) -> Result<(), MoveError> {
+    for Move { from, to } in done.iter().rev() {
+        if let Err(back) = disk.rename_new(&home.join(to), &home.join(from)) {
+            let source = io::Error::other(because.to_string());
+            let (from, to, stays) = (from.clone(), to.clone(), to.clone());
+            return Err(MoveError::Halfway { from, to, source, stays, back });
+        }
+    }
+    Ok(())
+}
+
+/// A link on the way of a path of the home; the first folder may be one, for people keep theirs elsewhere.
+///
+/// # Errors
+///
+/// [`MoveError::Link`], and what the system says.
+pub fn check_links(disk: &dyn Disk, home: &Path, path: &Path) -> Result<(), MoveError> {
+    let mut below = PathBuf::new();
+    for (part, depth) in path.components().zip(0..) {
+        below.push(part);
+        if depth == 0 {
+            continue;
+        }
+        match disk.is_link(&home.join(&below)) {
+            Ok(false) => {}
+            Ok(true) => return Err(MoveError::Link { path: below }),
+            Err(source) => return Err(MoveError::Io { from: path.to_owned(), to: below, source }),
+        }
+    }
+    Ok(())
+}
+
 /// Moves a file; `false` where it had moved already.
 fn one(disk: &dyn Disk, home: &Path, m: &Move) -> Result<bool, MoveError> {
     let (from, to) = (home.join(&m.from), home.join(&m.to));
     let failed = |source| MoveError::Io { from: m.from.clone(), to: m.to.clone(), source };
+    check_links(disk, home, &m.from)?;
+    check_links(disk, home, m.to.parent().unwrap_or(Path::new("")))?;
     let here = disk.look(&from).map_err(failed)?;
     let there = disk.look(&to).map_err(failed)?;
     match (here, there) {

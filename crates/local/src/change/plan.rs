@@ -78,9 +78,9 @@ impl Changer {
         if kind == ChangeKind::Detach {
             return self.plan_detached(ids);
         }
-        let catalog = self.look_for(ids);
+        let catalog = self.look_at(kind, ids);
         let trash = Trash::read(&*self.disk, self.home.path());
-        let look = Look { changer: self, catalog: &catalog, trash: trash.as_ref().map_err(ToString::to_string) };
+        let look = Look::new(self, &catalog, trash.as_ref().map_err(ToString::to_string));
         let relations = (kind != ChangeKind::Restore).then(|| Relations::of(&catalog));
         let mut threads: Vec<PlannedThread> = Vec::new();
         let mut seen: HashSet<ThreadId> = HashSet::new();
@@ -112,7 +112,7 @@ impl Changer {
         }
         let mut notes = catalog.notes.clone();
         notes.extend(catalog.late_notes());
-        if let Err(e) = &trash {
+        if let (Err(e), ChangeKind::Delete | ChangeKind::Restore) = (&trash, kind) {
             notes.push(format!("cannot read the trash: {e}"));
         }
         Plan { kind, threads, notes }
@@ -122,7 +122,7 @@ impl Changer {
 impl Changer {
     fn plan_detached(&self, ids: &[ThreadId]) -> Plan {
         let catalog = self.look_for(ids);
-        let look = Look { changer: self, catalog: &catalog, trash: Err(String::new()) };
+        let look = Look::new(self, &catalog, Err(String::new()));
         let relations = Relations::of(&catalog);
         let one = |id: &ThreadId| {
             let planned = self.plan_detach(*id, &relations);
@@ -164,9 +164,8 @@ pub(super) fn kept_by_others(ids: &[ThreadId], relations: &Relations<'_>) -> Vec
     let needing: Vec<(ThreadId, BTreeSet<ThreadId>)> = ids.iter().map(|id| (*id, relations.needing(*id))).collect();
     let mut go: HashSet<ThreadId> = ids.iter().copied().collect();
     loop {
-        let stay = |(id, by): &&(ThreadId, BTreeSet<ThreadId>)| {
-            go.contains(id) && !by.is_subset(&go.iter().copied().collect())
-        };
+        let stay =
+            |(id, by): &&(ThreadId, BTreeSet<ThreadId>)| go.contains(id) && by.iter().any(|other| !go.contains(other));
         let staying: Vec<ThreadId> = needing.iter().filter(stay).map(|(id, _)| *id).collect();
         if staying.is_empty() {
             break;
@@ -207,7 +206,7 @@ impl Look<'_> {
     /// Name and preview of a thread.
     pub(super) fn facts(&self, id: ThreadId) -> Option<(Option<String>, Option<String>)> {
         let kept = self.catalog.kept.find(self.catalog, id).filter(|(_, fresh)| *fresh);
-        let mut row = match self.catalog.group(id) {
+        let mut row = match self.groups(id).first() {
             Some(_) if kept.is_some() => kept?.0,
             Some(group) => row::row(self.catalog, group, Depth::Head),
             None => row::ghost(id, self.catalog.ghosts.get(&id)?),

@@ -1,21 +1,25 @@
 //! What has to be done to a thread: which files go where, which lines and rows with them.
 
-use std::collections::BTreeSet;
+use std::cell::OnceCell;
+use std::collections::{BTreeSet, HashMap};
 use std::path::{Component, Path, PathBuf};
 
+use threadkeep_index::listed::Known;
 use threadkeep_record::{ThreadId, UtcMillis};
 use threadkeep_rollout::facts::Depth;
 use threadkeep_rollout::name::Form;
 use threadkeep_rollout::name_index::NameFile;
+use threadkeep_rollout::par;
 use threadkeep_rollout::walk::{FileEntry, Place};
 use threadkeep_store::Archived;
 
 use super::codex::{CodexRows, goals};
 use super::journal::{Codex, Move, Names, Step};
+use super::moves::{self, MoveError};
 use super::plan::PlannedFile;
 use super::trash::{FORMAT, Manifest, Trash, TrashedFile};
 use super::{ChangeError, ChangeKind, Changer};
-use crate::catalog::Catalog;
+use crate::catalog::{Catalog, Group};
 use crate::row;
 
 /// One look at a home and its trash.
@@ -24,6 +28,14 @@ pub(super) struct Look<'l> {
     pub catalog: &'l Catalog,
     /// The trash, or why it cannot be read.
     pub trash: Result<&'l Trash, String>,
+    /// Groups of files whose headers name another thread than their names do, by that thread; read when one is asked for.
+    renamed: OnceCell<HashMap<ThreadId, Vec<usize>>>,
+}
+
+impl<'l> Look<'l> {
+    pub fn new(changer: &'l Changer, catalog: &'l Catalog, trash: Result<&'l Trash, String>) -> Self {
+        Self { changer, catalog, trash, renamed: OnceCell::new() }
+    }
 }
 
 /// What a change of one thread takes.
@@ -37,9 +49,34 @@ pub(super) struct Planned {
 }
 
 impl Look<'_> {
-    /// The entry of the trash that holds a thread: the one that was deleted last.
+    /// The entry of the trash that holds a thread: the one that is meant, or the one that was deleted last.
     pub fn entry(&self, id: ThreadId) -> Option<&Manifest> {
-        self.trash.as_ref().ok()?.entries.iter().find(|e| e.thread_id == id)
+        let meant = self.changer.entries.get(&id);
+        let fits = |e: &&Manifest| e.thread_id == id && meant.is_none_or(|meant| e.entry == *meant);
+        self.trash.as_ref().ok()?.entries.iter().find(fits)
+    }
+
+    /// The files of a thread by their names, or else those whose headers say that they are its.
+    pub fn groups(&self, id: ThreadId) -> Vec<&Group> {
+        if let Some(group) = self.catalog.group(id) {
+            return vec![group];
+        }
+        let renamed = self.renamed.get_or_init(|| {
+            // What the index knows goes by its name.
+            let unknown: Vec<usize> =
+                (0..self.catalog.groups.len()).filter(|i| self.catalog.kept.get(*i, Known::Ends).is_none()).collect();
+            let header = |i: &usize| {
+                let group = &self.catalog.groups[*i];
+                let row = row::row(self.catalog, group, Depth::Head);
+                row.thread.id.filter(|id| group.id != Some(*id)).map(|id| (id, *i))
+            };
+            let mut by: HashMap<ThreadId, Vec<usize>> = HashMap::new();
+            for (id, i) in par::map(&unknown, header).into_iter().flatten() {
+                by.entry(id).or_default().push(i);
+            }
+            by
+        });
+        renamed.get(&id).into_iter().flatten().map(|i| &self.catalog.groups[*i]).collect()
     }
 
     /// Which files of a thread a change takes, and where they go.
@@ -56,8 +93,10 @@ impl Look<'_> {
 
     /// The files of a thread, its head's plain form, and whether its name is theirs.
     fn files(&self, id: ThreadId) -> (Vec<&FileEntry>, Option<PathBuf>) {
-        let Some(group) = self.catalog.group(id) else { return (vec![], None) };
-        let mut files: Vec<&FileEntry> = group.files.iter().map(|f| &self.catalog.files[*f as usize]).collect();
+        let groups = self.groups(id);
+        let Some(group) = groups.first() else { return (vec![], None) };
+        let each = groups.iter().flat_map(|g| g.files.iter());
+        let mut files: Vec<&FileEntry> = each.map(|f| &self.catalog.files[*f as usize]).collect();
         files.sort_by_cached_key(|f| f.path());
         let head = if let [one] = files.as_slice() {
             one.path()
@@ -75,17 +114,28 @@ impl Look<'_> {
         if mine.is_empty() {
             return Err(self.nothing(id, from, !files.is_empty()));
         }
-        let mut planned = Vec::new();
+        let mut planned: Vec<PlannedFile> = Vec::new();
         for file in &mine {
             let path = file.path();
             if !path.to_string_lossy().contains(&id.to_string()) {
                 return Err(ChangeError::OtherName { path, id });
             }
             let to = match from {
-                Place::Active => Path::new(ARCHIVE).join(path.file_name().unwrap_or_default()),
+                Place::Active => {
+                    // What could not come back does not go.
+                    active(file)?;
+                    Path::new(ARCHIVE).join(path.file_name().unwrap_or_default())
+                }
                 Place::Archived | Place::Outside => active(file)?,
             };
-            planned.push(self.planned_file(file, Some(to))?);
+            let file = self.planned_file(file, Some(to))?;
+            // Two files of one name in two folders would come to one place; two names of one file may.
+            if let Some(other) = planned.iter().find(|p| p.to == file.to)
+                && !self.are_same(&other.from, &file.from)
+            {
+                return Err(MoveError::Exists { to: file.to.unwrap_or_default() }.into());
+            }
+            planned.push(file);
         }
         // What stays where it belongs already is told, too: afterwards all of it is at one place.
         for file in files.iter().filter(|f| f.place != from) {
@@ -120,17 +170,28 @@ impl Look<'_> {
         if from.to_str().is_none() {
             return Err(ChangeError::NotText { path: from });
         }
-        // Told before anything is done; whoever puts a file there in between is met when it is moved.
         if let Some(to) = &to {
-            let disk = &self.changer.disk;
-            let whole = |p: &Path| disk.look(&self.changer.home.absolute(p)).ok().flatten();
-            if let Some(there) = whole(to)
-                && !whole(&from).is_some_and(|here| here.is_same(&there))
-            {
-                return Err(super::moves::MoveError::Exists { to: to.clone() }.into());
-            }
+            self.check_free(&from, to)?;
         }
         Ok(PlannedFile { from, to, bytes: file.size })
+    }
+
+    /// Whether a file can go to a place. Told before anything is done; whoever puts another file there in between is met
+    /// when it is moved.
+    fn check_free(&self, from: &Path, to: &Path) -> Result<(), MoveError> {
+        let (disk, home) = (&*self.changer.disk, self.changer.home.path());
+        moves::check_links(disk, home, from)?;
+        moves::check_links(disk, home, to.parent().unwrap_or(Path::new("")))?;
+        let is_there = |p: &Path| disk.look(&home.join(p)).ok().flatten().is_some();
+        // One that is not where it was went there already.
+        let taken = is_there(from) && is_there(to) && !self.are_same(from, to);
+        if taken { Err(MoveError::Exists { to: to.to_owned() }) } else { Ok(()) }
+    }
+
+    /// Whether two paths of the home lead to one file.
+    fn are_same(&self, a: &Path, b: &Path) -> bool {
+        let look = |p: &Path| self.changer.disk.look(&self.changer.home.absolute(p)).ok().flatten();
+        matches!((look(a), look(b)), (Some(a), Some(b)) if a.is_same(&b))
     }
 
     fn delete(&self, id: ThreadId) -> Result<Planned, ChangeError> {
@@ -149,7 +210,7 @@ impl Look<'_> {
             return Err(ChangeError::Trash { path, source: std::io::Error::other(e.clone()) });
         }
         let Some(entry) = self.entry(id) else { return Err(ChangeError::NotInTrash { id }) };
-        match (&entry.replaced, self.catalog.group(id)) {
+        match (&entry.replaced, self.groups(id).first()) {
             // The rollout that took the place of these files goes when they come back, if it says nothing else.
             (Some(new), Some(group)) => {
                 let there = group.files.iter().map(|f| &self.catalog.files[*f as usize]);
@@ -160,8 +221,22 @@ impl Look<'_> {
             (None, Some(_)) if !entry.files.is_empty() => return Err(ChangeError::IsThere { id }),
             _ => {}
         }
-        let file = |f: &TrashedFile| PlannedFile { from: entry.place(f), to: Some(f.path.clone()), bytes: f.bytes };
-        Ok(Planned { files: entry.files.iter().map(file).collect(), names: entry.names.len(), head: None })
+        let file = |f: &TrashedFile| {
+            let from = entry.place(f);
+            self.check_free(&from, &f.path)?;
+            Ok::<_, ChangeError>(PlannedFile { from, to: Some(f.path.clone()), bytes: f.bytes })
+        };
+        let files = entry.files.iter().map(file).collect::<Result<Vec<_>, _>>()?;
+        Ok(Planned { files, names: entry.names.len(), head: None })
+    }
+
+    /// The rollout that took the place of detached files, where it is there and still is what it was: it goes when they
+    /// come back. Only a file of the thread itself goes, whatever an entry says.
+    fn replaced(&self, entry: &Manifest) -> Option<PathBuf> {
+        let new = entry.replaced.as_ref()?;
+        let mut files = self.groups(entry.thread_id).into_iter().flat_map(|g| g.files.iter());
+        let same = |f: &FileEntry| f.path() == new.path && f.size == new.bytes;
+        files.any(|f| same(&self.catalog.files[*f as usize])).then(|| new.path.clone())
     }
 }
 
@@ -247,7 +322,7 @@ impl Making<'_> {
                     Some(Some(path)) => Codex::Path { rollout_path: path.clone() },
                     Some(None) => Codex::Stay,
                 };
-                let removes = manifest.replaced.iter().map(|r| r.path.clone()).collect();
+                let removes = self.look.replaced(&manifest).into_iter().collect();
                 Ok(Step { thread_id: id, moves, removes, made_from: vec![], trash: Some(manifest), names, codex })
             }
             ChangeKind::Detach => Err(ChangeError::NotFound { id, archived: Archived::Excluded }),
@@ -273,7 +348,11 @@ impl Making<'_> {
             number,
             files: planned.files.iter().map(|f| TrashedFile { path: f.from.clone(), bytes: f.bytes }).collect(),
             names: self.names.as_mut().map(|names| names.take(id)).unwrap_or_default(),
-            codex: self.codex.map_or(Ok(vec![]), |codex| codex.rows_of(id))?,
+            codex: self.codex.map_or(Ok(vec![]), |codex| match codex.rows_of(id) {
+                // A damaged database holds nothing that Codex would read, either.
+                Err(e) if e.is_damaged() => Ok(vec![]),
+                rows => rows,
+            })?,
             index: index.unwrap_or_default(),
             replaced: None,
             goals: goals(home, id),

@@ -1,12 +1,14 @@
 //! The trash of a home: threads that were deleted, each in a folder of its own with a manifest of everything that went.
 
 use std::collections::BTreeSet;
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::{Component, Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use threadkeep_index::saved::SavedRow;
 use threadkeep_record::{ThreadId, UtcMillis};
+use threadkeep_rollout::RolloutName;
 use threadkeep_rollout::name_index::NameLine;
 use threadkeep_rollout::seam::Disk;
 
@@ -105,6 +107,8 @@ pub struct Trash {
     pub odd: Vec<(PathBuf, String)>,
     /// Folders that are being emptied.
     pub emptying: Vec<PathBuf>,
+    /// Every name in its folder: none of these is free for another entry.
+    names: BTreeSet<OsString>,
 }
 
 impl Trash {
@@ -115,8 +119,17 @@ impl Trash {
     /// What the system says of its folder.
     pub fn read(disk: &dyn Disk, home: &Path) -> io::Result<Self> {
         let mut trash = Self::default();
+        // What is emptied is in this home and nowhere else.
+        if disk.is_link(&home.join(FOLDER))? {
+            return Err(io::Error::other(format!("{FOLDER} is a link, and it is not followed")));
+        }
         for name in disk.names_in(&home.join(FOLDER))? {
             let path = home.join(FOLDER).join(&name);
+            trash.names.insert(name.clone());
+            if disk.is_link(&path)? {
+                trash.odd.push((path, "it is a link".to_owned()));
+                continue;
+            }
             match read_manifest(disk, &path.join(MANIFEST)) {
                 Ok(manifest) if Path::new(&name) == Path::new(&manifest.entry) => trash.entries.push(manifest),
                 Ok(manifest) => trash.odd.push((path, format!("its manifest is that of {}", manifest.entry))),
@@ -138,15 +151,27 @@ impl Trash {
         Ok(trash)
     }
 
+    /// The entry that a text means, by its name, thread or unique beginning, where one does; of those of one thread the
+    /// newest.
+    #[must_use]
+    pub fn find(&self, query: &str) -> Option<&Manifest> {
+        let query = query.trim();
+        let id = ThreadId::parse(query).ok();
+        let exact = |e: &&Manifest| id == Some(e.thread_id) || e.entry == query || e.name.as_deref() == Some(query);
+        let prefix = query.to_ascii_lowercase();
+        let begins = |e: &&Manifest| prefix.len() >= 4 && e.entry.starts_with(&prefix);
+        let mut found: Vec<&Manifest> = self.entries.iter().filter(exact).collect();
+        if found.is_empty() {
+            found = self.entries.iter().filter(begins).collect();
+        }
+        let first = *found.first()?;
+        found.iter().all(|e| e.thread_id == first.thread_id).then_some(first)
+    }
+
     /// A name for the entry of a thread that no other has.
     #[must_use]
     pub fn free_entry(&self, id: ThreadId, taken: &BTreeSet<String>) -> String {
-        let there = |name: &str| {
-            let odd = self.odd.iter().map(|(path, _)| path).chain(&self.emptying);
-            self.entries.iter().any(|e| e.entry == name)
-                || odd.into_iter().any(|path| path.file_name().is_some_and(|n| n == name))
-                || taken.contains(name)
-        };
+        let there = |name: &str| self.names.contains(OsStr::new(name)) || taken.contains(name);
         let name = id.to_string();
         if !there(&name) {
             return name;
@@ -155,18 +180,32 @@ impl Trash {
     }
 }
 
-fn read_manifest(disk: &dyn Disk, path: &Path) -> io::Result<Manifest> {
+/// Reads the manifest of an entry.
+///
+/// # Errors
+///
+/// What the system says, and where it is not what a manifest should be.
+pub(super) fn read_manifest(disk: &dyn Disk, path: &Path) -> io::Result<Manifest> {
     let manifest: Manifest = serde_json::from_slice(&read_whole(disk, path)?).map_err(io::Error::other)?;
     if manifest.format > FORMAT {
         return Err(io::Error::other(format!("it has the form {}, which this release does not know", manifest.format)));
     }
-    // What comes back goes into the home and nowhere else.
-    let inside = |p: &Path| p.components().all(|c| matches!(c, Component::Normal(_)));
-    match manifest.files.iter().find(|f| !inside(&f.path)) {
-        Some(f) => Err(io::Error::other(format!("it names a file outside the home: {}", f.path.display()))),
-        None if inside(Path::new(&manifest.entry)) => Ok(manifest),
-        None => Err(io::Error::other(format!("it calls itself {:?}", manifest.entry))),
+    // What comes back goes into the home and nowhere else, and nothing outside goes when it comes.
+    let outside = |p: &&PathBuf| p.as_os_str().is_empty() || !p.components().all(|c| matches!(c, Component::Normal(_)));
+    let named = manifest.files.iter().map(|f| &f.path).chain(manifest.replaced.iter().map(|r| &r.path));
+    if let Some(path) = named.clone().find(outside) {
+        return Err(io::Error::other(format!("it names a file outside the home: {}", path.display())));
     }
+    if let Some(path) = named.clone().find(|p| !is_rollout(p)) {
+        return Err(io::Error::other(format!("it names a file that is no rollout: {}", path.display())));
+    }
+    Ok(manifest)
+}
+
+/// Whether a path of the home may be that of a rollout.
+pub(super) fn is_rollout(path: &Path) -> bool {
+    let name = path.file_name().map(|n| n.to_string_lossy()).unwrap_or_default();
+    (path.starts_with("sessions") || path.starts_with("archived_sessions")) && RolloutName::parse(&name).is_some()
 }
 
 /// Writes the manifest of an entry. It is not durable yet: its file and folders are told.
@@ -234,7 +273,7 @@ pub fn drop_entry_soon(
 /// # Errors
 ///
 /// What the system says; then it can be emptied again.
-pub fn empty(disk: &dyn Disk, home: &Path, entry: &Manifest) -> io::Result<u64> {
+pub(super) fn empty(disk: &dyn Disk, home: &Path, entry: &Manifest) -> io::Result<u64> {
     let path = folder(home, &entry.entry);
     disk.rename(&path.join(MANIFEST), &path.join(EMPTYING))?;
     disk.sync_dir(&path)?;
@@ -272,4 +311,23 @@ fn remove_below(disk: &dyn Disk, path: &Path, but: &[&str]) -> io::Result<u64> {
         }
     }
     Ok(freed)
+}
+
+/// What the trash of a home takes: how many threads can be restored, and the bytes of everything in it. No link is
+/// followed; what cannot be read is not counted.
+#[must_use]
+pub fn size(disk: &dyn Disk, home: &Path) -> (u64, u64) {
+    let threads = Trash::read(disk, home).map_or(0, |trash| trash.entries.len() as u64);
+    let mut bytes = 0;
+    let mut todo = vec![home.join(FOLDER)];
+    while let Some(path) = todo.pop() {
+        match std::fs::symlink_metadata(&path) {
+            Ok(facts) if facts.is_dir() => {
+                todo.extend(std::fs::read_dir(&path).into_iter().flatten().flatten().map(|e| e.path()));
+            }
+            Ok(facts) => bytes += facts.len(),
+            Err(_) => {}
+        }
+    }
+    (threads, bytes)
 }

@@ -46,6 +46,18 @@ impl CodexWriteError {
         is_damaged(e)
     }
 
+    /// Whether what it says is damage.
+    pub(crate) fn is_damaged(&self) -> bool {
+        is_damaged(&self.source)
+    }
+
+    /// Whether SQLite would say the same again: damage, a rule of the schema, a statement that does not fit it. Another
+    /// program's lock, a full disk, a failing one may pass.
+    pub(crate) fn is_lasting(e: &rusqlite::Error) -> bool {
+        is_damaged(e)
+            || matches!(e.sqlite_error_code(), Some(ErrorCode::ConstraintViolation | ErrorCode::Unknown) | None)
+    }
+
     /// Whether another program had it locked for longer than was to be waited.
     #[must_use]
     pub fn is_busy(&self) -> bool {

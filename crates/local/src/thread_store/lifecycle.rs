@@ -1,7 +1,7 @@
 //! Putting threads away, taking them out again, removing them (`thread-store.md` 6.9). Done by [`Changer`]: journalled,
 //! under the locks of the threads, deleted ones into the trash.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use threadkeep_record::ThreadId;
@@ -17,7 +17,9 @@ use crate::change::{ChangeError, ChangeKind, Changer};
 fn change_error(e: ChangeError) -> ThreadStoreError {
     match e {
         ChangeError::Lock(e @ LockError::Held { .. }) => lock_error(e),
-        ChangeError::Moves(e @ MoveError::Exists { .. }) => ThreadStoreError::Conflict { message: e.to_string() },
+        ChangeError::Moves(e @ (MoveError::Exists { .. } | MoveError::Link { .. })) => {
+            ThreadStoreError::Conflict { message: e.to_string() }
+        }
         ChangeError::Codex(e) if e.is_busy() => ThreadStoreError::Conflict { message: e.to_string() },
         ChangeError::Names(e @ threadkeep_rollout::name_index::NameError::Busy { .. }) => {
             ThreadStoreError::Conflict { message: e.to_string() }
@@ -45,6 +47,7 @@ impl Inner {
             disk: Arc::clone(&self.disk),
             clock: Arc::clone(&self.clock),
             patience: self.patience,
+            entries: BTreeMap::new(),
         }
     }
 

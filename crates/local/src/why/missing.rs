@@ -3,15 +3,17 @@
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
-use threadkeep_record::ThreadId;
+use threadkeep_record::{ThreadId, UtcMillis};
 use threadkeep_rollout::facts::Depth;
 use threadkeep_rollout::name_index::{self, NameIndex};
+use threadkeep_rollout::seam::RealDisk;
 use threadkeep_rollout::walk::Place;
 use threadkeep_rollout::{RolloutName, par};
 
 use super::places::{PlaceReport, row_without_file};
 use super::{Why, hidden, sources};
 use crate::catalog::Catalog;
+use crate::change::trash::{self, Trash};
 use crate::codex_state::DatabaseLook;
 use crate::list::{candidates, load};
 use crate::row::{self, shown};
@@ -81,6 +83,53 @@ pub struct Similar {
     pub because: &'static str,
 }
 
+/// An entry of the trash.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Trashed {
+    /// Its home.
+    pub home: String,
+    /// Its name, by which it is restored or emptied.
+    pub id: String,
+    /// The thread.
+    pub thread_id: ThreadId,
+    /// The thread's name.
+    pub name: Option<String>,
+    /// How it began.
+    pub preview: Option<String>,
+    /// When it was deleted.
+    pub deleted_at: UtcMillis,
+    /// Bytes of its files.
+    pub bytes: u64,
+    /// Files.
+    pub files: u64,
+}
+
+/// What the trash of the homes holds of a thread, newest first.
+pub(super) fn trashed(catalogs: &[Catalog], id: ThreadId) -> Vec<Trashed> {
+    let mut all = Vec::new();
+    for home in catalogs.iter().map(|c| c.home.path()) {
+        let trash = Trash::read(&RealDisk, home).unwrap_or_default();
+        all.extend(trash.entries.into_iter().filter(|e| e.thread_id == id).map(|e| Trashed {
+            home: shown(home),
+            bytes: e.bytes(),
+            files: e.files.len() as u64,
+            id: e.entry,
+            thread_id: e.thread_id,
+            name: e.name,
+            preview: e.preview,
+            deleted_at: e.deleted_at,
+        }));
+    }
+    all.sort_by_key(|t| std::cmp::Reverse(t.deleted_at));
+    all
+}
+
+/// The thread in the trash that a query means.
+fn in_trash(catalogs: &[Catalog], query: &str) -> Option<ThreadId> {
+    let read = |c: &Catalog| Some(Trash::read(&RealDisk, c.home.path()).ok()?.find(query)?.thread_id);
+    catalogs.iter().find_map(read)
+}
+
 /// A thread that speaks of the missing one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Mention {
@@ -101,7 +150,10 @@ const MOST_FOLDERS_DOWN: usize = 16;
 
 /// The answer for a thread without a file.
 pub(super) fn not_there(catalogs: &[Catalog], query: &str, id: Option<ThreadId>, dangling: &[ThreadId]) -> Why {
-    let id = id.or_else(|| dangling.first().copied()).or_else(|| by_prefix(catalogs, query));
+    let id = id
+        .or_else(|| dangling.first().copied())
+        .or_else(|| by_prefix(catalogs, query))
+        .or_else(|| in_trash(catalogs, query));
     let ghost = id.and_then(|id| {
         catalogs.iter().enumerate().find_map(|(home, c)| Some((home, row::ghost(id, c.ghosts.get(&id)?))))
     });
@@ -132,6 +184,7 @@ pub(super) fn not_there(catalogs: &[Catalog], query: &str, id: Option<ThreadId>,
         damage: vec![],
         damage_total: 0,
         looked_at: catalogs.iter().map(looked_at).collect(),
+        trash: id.map(|id| trashed(catalogs, id)).unwrap_or_default(),
         similar: id.map(|id| similar(catalogs, id)).unwrap_or_default(),
         mentions: id.map(|id| mentions(catalogs, id)).unwrap_or_default(),
         notes,
@@ -235,6 +288,8 @@ fn no_rollout(path: &Path, kind: std::fs::FileType) -> &'static str {
     let name = path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
     if path.starts_with("thread-writer-locks") {
         "Codex's writer lock of the thread"
+    } else if path.starts_with(trash::FOLDER) {
+        "deleted, and in the trash"
     } else if !below {
         "not below sessions or archived_sessions"
     } else if kind.is_symlink() {
