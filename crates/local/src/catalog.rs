@@ -150,7 +150,8 @@ impl Catalog {
         }
         let family: Vec<ThreadId> = wanted.iter().copied().collect();
         wanted.extend(kept.dependents(&family)?);
-        let has = |id: ThreadId| kept.has(id);
+        let ids = kept.ids();
+        let has = |id: ThreadId| ids.contains(&id);
         let some = Wanted { ids: &wanted, known: &has };
         let walked = walk_with(path, Remember::Some(&known, some));
         let found = Found { walked, names, db, ids: Ids::Some(family), looked_ns, partial: Some(wanted) };

@@ -1,6 +1,7 @@
 //! What the index keeps of the threads of a home, held against the files as they are now.
 
 use std::collections::{HashMap, HashSet};
+use std::hash::{BuildHasherDefault, Hasher};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -40,6 +41,26 @@ fn is_racy_time(mtime_ns: i64, ctime_ns: i64, looked_ns: i64) -> bool {
 
 /// Previews are kept up to so many bytes.
 const PREVIEW: usize = 64 << 10;
+
+/// Very many ids that are asked for very often.
+pub(crate) type Ids = HashSet<ThreadId, BuildHasherDefault<IdHasher>>;
+
+/// Takes the end of an id for its hash: the part that was chosen at random. Ids that were chosen to collide cost time.
+#[derive(Debug, Default)]
+pub(crate) struct IdHasher(u64);
+
+impl Hasher for IdHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        if let Some(end) = bytes.last_chunk::<8>() {
+            self.0 ^= u64::from_le_bytes(*end);
+        }
+    }
+
+    fn finish(&self) -> u64 {
+        // The table takes its place from the lowest bits and a mark from the highest.
+        self.0.wrapping_mul(0x9e37_79b9_7f4a_7c15)
+    }
+}
 
 /// No row.
 const NONE: u32 = u32::MAX;
@@ -205,9 +226,9 @@ impl Kept {
         }
     }
 
-    /// Whether there is a row of a thread, of its files as they are or as they were.
-    pub(crate) fn has(&self, id: ThreadId) -> bool {
-        self.listing.threads.binary_search_by(|l| l.thread.cmp(&id)).is_ok()
+    /// The threads that have a row, of their files as they are or as they were.
+    pub(crate) fn ids(&self) -> Ids {
+        self.listing.threads.iter().map(|l| l.thread).collect()
     }
 
     /// Who started whom, by the headers that were read; also of threads that are gone since.
