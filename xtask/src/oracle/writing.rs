@@ -27,13 +27,14 @@ pub enum Extent {
 type Scene = (&'static str, fn(&Stage, Extent, &mut Checks) -> Result<()>);
 
 /// Scenes with the release whose formats and locks the store writes for.
-const SCENES: [Scene; 8] = [
+const SCENES: [Scene; 9] = [
     ("threads written here", scenes::written::run),
     ("names", scenes::names::run),
     ("writer locks", scenes::locks::run),
     ("compressed rollouts", scenes::compressed::run),
     ("forks made here", scenes::forks::run),
     ("detached threads", scenes::detached::run),
+    ("reverts", scenes::reverts::run),
     ("capability roots", scenes::roots::run),
     ("alternate writers", scenes::alternate::run),
 ];

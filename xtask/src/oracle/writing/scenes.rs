@@ -7,5 +7,6 @@ pub mod forks;
 pub mod locks;
 pub mod names;
 pub mod releases;
+pub mod reverts;
 pub mod roots;
 pub mod written;
