@@ -27,7 +27,7 @@ pub enum Extent {
 type Scene = (&'static str, fn(&Stage, Extent, &mut Checks) -> Result<()>);
 
 /// Scenes with the release whose formats and locks the store writes for.
-const SCENES: [Scene; 9] = [
+const SCENES: [Scene; 11] = [
     ("threads written here", scenes::written::run),
     ("names", scenes::names::run),
     ("writer locks", scenes::locks::run),
@@ -35,12 +35,15 @@ const SCENES: [Scene; 9] = [
     ("forks made here", scenes::forks::run),
     ("detached threads", scenes::detached::run),
     ("reverts", scenes::reverts::run),
+    ("changed places", scenes::changes::run),
+    ("changes of held threads", scenes::held::run),
     ("capability roots", scenes::roots::run),
     ("alternate writers", scenes::alternate::run),
 ];
 
 /// With an older release.
-const OLDER: [Scene; 1] = [("an older release", scenes::releases::run)];
+const OLDER: [Scene; 2] =
+    [("an older release", scenes::releases::run), ("changed places", scenes::changes::run_older)];
 
 /// Plays all scenes, or those with a text in their name, and prints a row for each; an error if anything differs.
 ///

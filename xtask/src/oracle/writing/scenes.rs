@@ -1,9 +1,11 @@
 //! What is played.
 
 pub mod alternate;
+pub mod changes;
 pub mod compressed;
 pub mod detached;
 pub mod forks;
+pub mod held;
 pub mod locks;
 pub mod names;
 pub mod releases;
