@@ -42,8 +42,7 @@ const SCENES: [Scene; 11] = [
 ];
 
 /// With an older release.
-const OLDER: [Scene; 2] =
-    [("an older release", scenes::releases::run), ("changed places", scenes::changes::run_older)];
+const OLDER: [Scene; 2] = [("an older release", scenes::releases::run), ("changed places", scenes::changes::run_older)];
 
 /// Plays all scenes, or those with a text in their name, and prints a row for each; an error if anything differs.
 ///
@@ -53,8 +52,8 @@ pub fn run(codex: &Codex, work: &Path, extent: Extent, only: &str, bin: Option<&
 }
 
 /// Plays what an older release must be able to do with what is written here.
-pub fn run_older(codex: &Codex, work: &Path) -> Result<()> {
-    play(&OLDER, Stage::new(codex.clone(), work.to_owned(), None)?, Extent::Full, "")
+pub fn run_older(codex: &Codex, work: &Path, bin: Option<&Path>) -> Result<()> {
+    play(&OLDER, Stage::new(codex.clone(), work.to_owned(), bin)?, Extent::Full, "")
 }
 
 fn play(scenes: &[Scene], stage: Stage, extent: Extent, only: &str) -> Result<()> {

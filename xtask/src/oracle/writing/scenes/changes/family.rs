@@ -1,6 +1,9 @@
 //! A thread that started another: together and alone.
 
+use std::fs;
+
 use anyhow::{Context as _, Result};
+use serde_json::json;
 
 use super::Place;
 use super::cast::Actor;
@@ -52,10 +55,8 @@ pub fn play(place: &mut Place<'_>, actors: &mut [Actor], checks: &mut Checks) ->
         }
     }
     let mut theirs = place.then_there(|| {
-        checks.works(
-            format!("{what}: archive --cascade"),
-            place.command(&["archive", "--cascade"], &[&actors[parent]]),
-        );
+        checks
+            .works(format!("{what}: archive --cascade"), place.command(&["archive", "--cascade"], &[&actors[parent]]));
         Ok(())
     })?;
     for actor in [parent, child] {
@@ -69,6 +70,55 @@ pub fn play(place: &mut Place<'_>, actors: &mut [Actor], checks: &mut Checks) ->
     })?;
     for actor in [parent, child] {
         place.active_there(&mut theirs, &mut actors[actor], checks)?;
+    }
+    drop(theirs);
+    of_codex(place, &actors[parent], &actors[child], checks)?;
+    let named: Vec<&Actor> = actors.iter().filter(|a| a.name.is_some() && !a.needed).collect();
+    names(place, &named, checks)
+}
+
+/// What Codex itself does with the threads that a thread started, which is told and not judged.
+fn of_codex(place: &Place<'_>, parent: &Actor, child: &Actor, checks: &mut Checks) -> Result<()> {
+    for (method, archived) in [("thread/archive", true), ("thread/unarchive", false)] {
+        let mut theirs = place.home.theirs()?;
+        theirs.server.request(method, json!({"threadId": parent.talk.id}))?;
+        let with_it = theirs.row(child.talk.id, archived).is_ok();
+        drop(theirs);
+        let what = format!("{}: the child here after {method} of its parent there", place.place);
+        checks.same(what, place.home.ours().read(child.talk.id)?.archived, archived == with_it);
+        checks.note(format!(
+            "{method} of a thread {} the threads that it started",
+            if with_it { "moves" } else { "leaves" }
+        ));
+        // Both where the parent is.
+        if !with_it {
+            place.command(&[if archived { "archive" } else { "unarchive" }], &[child])?;
+        }
+    }
+    let mut theirs = place.home.theirs()?;
+    theirs.server.request("thread/delete", json!({"threadId": parent.talk.id}))?;
+    let with_it = theirs.row(child.talk.id, false).is_err();
+    checks.note(format!(
+        "thread/delete deletes {}",
+        if with_it { "the threads that it started, too" } else { "one thread" }
+    ));
+    drop(theirs);
+    checks.same(format!("{}: the child here", place.place), place.home.ours().read(child.talk.id).is_err(), with_it);
+    Ok(())
+}
+
+/// Codex takes a name out of the name index as we do.
+fn names(place: &Place<'_>, named: &[&Actor], checks: &mut Checks) -> Result<()> {
+    let file = place.home.path.join("session_index.jsonl");
+    for actor in named {
+        let what = format!("{}: name of {} after thread/delete there", place.place, actor.talk.id);
+        let before = fs::read_to_string(&file)?;
+        let id = actor.talk.id.to_string();
+        let mut theirs = place.home.theirs()?;
+        theirs.server.request("thread/delete", json!({"threadId": actor.talk.id}))?;
+        drop(theirs);
+        let expected: String = before.lines().filter(|l| !l.contains(&id)).map(|l| format!("{l}\n")).collect();
+        checks.same(what, fs::read_to_string(&file)?, expected);
     }
     Ok(())
 }
