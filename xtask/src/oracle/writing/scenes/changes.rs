@@ -3,6 +3,7 @@
 
 mod cast;
 mod family;
+mod newer;
 
 use anyhow::Result;
 use serde_json::{Value, json};
@@ -48,6 +49,7 @@ pub fn run_older(stage: &Stage, extent: Extent, checks: &mut Checks) -> Result<(
     }
     for when in [When::Between, When::Running, When::NoDatabases] {
         play(stage, &version, when, extent, checks)?;
+        newer::play(stage, when, checks)?;
     }
     Ok(())
 }
