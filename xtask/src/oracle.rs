@@ -65,7 +65,7 @@ pub fn run(options: &Options) -> Result<()> {
     check_fixtures(&fixtures)?;
     let work = codex::peer_dir()?.join(format!("oracle-{}", std::process::id()));
     if !options.versions.is_empty() {
-        return with_older(&options.versions, &work);
+        return with_older(&options.versions, &work, options.bin.as_deref());
     }
     let codex = Codex::install(&options.codex)?;
     if let Some(only) = &options.written {
@@ -113,10 +113,10 @@ pub fn run(options: &Options) -> Result<()> {
 }
 
 /// What is written here goes on in older releases. All are asked, whatever one of them says.
-fn with_older(versions: &[String], work: &Path) -> Result<()> {
+fn with_older(versions: &[String], work: &Path, bin: Option<&Path>) -> Result<()> {
     let mut failed = Vec::new();
     for version in versions {
-        let played = Codex::install(version).and_then(|codex| writing::run_older(&codex, &work.join(version)));
+        let played = Codex::install(version).and_then(|codex| writing::run_older(&codex, &work.join(version), bin));
         failed.extend(played.err().map(|e| format!("{version}: {e:#}")));
         println!();
     }

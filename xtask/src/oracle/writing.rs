@@ -27,19 +27,22 @@ pub enum Extent {
 type Scene = (&'static str, fn(&Stage, Extent, &mut Checks) -> Result<()>);
 
 /// Scenes with the release whose formats and locks the store writes for.
-const SCENES: [Scene; 8] = [
+const SCENES: [Scene; 11] = [
     ("threads written here", scenes::written::run),
     ("names", scenes::names::run),
     ("writer locks", scenes::locks::run),
     ("compressed rollouts", scenes::compressed::run),
     ("forks made here", scenes::forks::run),
     ("detached threads", scenes::detached::run),
+    ("reverts", scenes::reverts::run),
+    ("changed places", scenes::changes::run),
+    ("changes of held threads", scenes::held::run),
     ("capability roots", scenes::roots::run),
     ("alternate writers", scenes::alternate::run),
 ];
 
 /// With an older release.
-const OLDER: [Scene; 1] = [("an older release", scenes::releases::run)];
+const OLDER: [Scene; 2] = [("an older release", scenes::releases::run), ("changed places", scenes::changes::run_older)];
 
 /// Plays all scenes, or those with a text in their name, and prints a row for each; an error if anything differs.
 ///
@@ -49,8 +52,8 @@ pub fn run(codex: &Codex, work: &Path, extent: Extent, only: &str, bin: Option<&
 }
 
 /// Plays what an older release must be able to do with what is written here.
-pub fn run_older(codex: &Codex, work: &Path) -> Result<()> {
-    play(&OLDER, Stage::new(codex.clone(), work.to_owned(), None)?, Extent::Full, "")
+pub fn run_older(codex: &Codex, work: &Path, bin: Option<&Path>) -> Result<()> {
+    play(&OLDER, Stage::new(codex.clone(), work.to_owned(), bin)?, Extent::Full, "")
 }
 
 fn play(scenes: &[Scene], stage: Stage, extent: Extent, only: &str) -> Result<()> {

@@ -7,6 +7,7 @@ use std::path::Path;
 use anyhow::{Context as _, Result, bail};
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, Row};
+use threadkeep_record::ThreadId;
 
 /// All databases of a home, by file name.
 #[derive(Debug, Default)]
@@ -18,6 +19,8 @@ struct Database {
     schema: BTreeSet<String>,
     /// By table and row, where a row is known by its `id`, else by all that it says.
     rows: BTreeMap<(String, String), BTreeMap<String, String>>,
+    /// Tables of threads, their spawn edges, and what the schema ties to threads.
+    tied: BTreeSet<String>,
 }
 
 impl Databases {
@@ -49,30 +52,72 @@ impl Databases {
 
     /// What is different in `later`: `FILE TABLE.COLUMN`, `FILE TABLE row`, `FILE schema`, or `FILE`.
     pub fn changes(&self, later: &Self) -> BTreeSet<String> {
-        let mut changes = BTreeSet::new();
-        for name in self.0.keys().chain(later.0.keys()) {
+        self.differences(later).into_iter().map(|d| d.place).collect()
+    }
+
+    /// The same, row by row.
+    pub fn differences(&self, later: &Self) -> Vec<Difference> {
+        let mut found = Vec::new();
+        let mut differs = |place: String, row: &str, how| found.push(Difference { place, row: row.to_owned(), how });
+        let names: BTreeSet<&String> = self.0.keys().chain(later.0.keys()).collect();
+        for name in names {
             let (Some(old), Some(new)) = (self.0.get(name), later.0.get(name)) else {
-                changes.insert(name.clone());
+                let how = if self.0.contains_key(name) { How::Gone } else { How::Came };
+                differs(name.clone(), "", how);
                 continue;
             };
             if old.schema != new.schema {
-                changes.insert(format!("{name} schema"));
+                differs(format!("{name} schema"), "", How::Changed);
             }
-            for key in old.rows.keys().chain(new.rows.keys()) {
+            let keys: BTreeSet<_> = old.rows.keys().chain(new.rows.keys()).collect();
+            for key in keys {
+                let (table, row) = key;
                 match (old.rows.get(key), new.rows.get(key)) {
-                    (Some(old), Some(new)) => changes.extend(
-                        new.iter()
-                            .filter(|(c, v)| old.get(*c) != Some(v))
-                            .map(|(c, _)| format!("{name} {}.{c}", key.0)),
-                    ),
-                    _ => {
-                        changes.insert(format!("{name} {} row", key.0));
+                    (Some(old), Some(new)) => {
+                        for (c, _) in new.iter().filter(|(c, v)| old.get(*c) != Some(v)) {
+                            differs(format!("{name} {table}.{c}"), row, How::Changed);
+                        }
                     }
+                    (Some(_), None) => differs(format!("{name} {table} row"), row, How::Gone),
+                    (None, _) => differs(format!("{name} {table} row"), row, How::Came),
                 }
             }
         }
-        changes
+        found
     }
+
+    /// The rows that go when a thread is deleted: its own, those that the schema ties to it, its spawn edges.
+    pub fn rows_of(&self, id: ThreadId) -> Vec<Difference> {
+        let id = format!("'{id}'");
+        let mut found = Vec::new();
+        for (name, database) in &self.0 {
+            for ((table, row), values) in database.rows.iter().filter(|((table, _), _)| database.tied.contains(table)) {
+                // A thread's own row is known by its id; another's may name it, too.
+                if if table == "threads" { *row == id } else { values.values().any(|v| *v == id) } {
+                    let place = format!("{name} {table} row");
+                    found.push(Difference { place, row: row.clone(), how: How::Gone });
+                }
+            }
+        }
+        found
+    }
+}
+
+/// A difference between two looks.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Difference {
+    /// As [`Databases::changes`] tells it.
+    pub place: String,
+    /// The row's `id`, else all that it says.
+    pub row: String,
+    pub how: How,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum How {
+    Changed,
+    Gone,
+    Came,
 }
 
 fn read_one(path: &Path) -> Result<Database> {
@@ -88,6 +133,12 @@ fn read_one(path: &Path) -> Result<Database> {
     for (kind, name, sql) in objects {
         if kind == "table" {
             read_table(&db, &name, &mut found).with_context(|| format!("table {name}"))?;
+            let ties = "SELECT count(*) FROM pragma_foreign_key_list(?1) \
+                        WHERE \"table\" = 'threads' AND on_delete = 'CASCADE'";
+            let ties: i64 = db.query_row(ties, [&name], |row| row.get(0))?;
+            if ties > 0 || name == "threads" || name == "thread_spawn_edges" {
+                found.tied.insert(name.clone());
+            }
         }
         found.schema.insert(format!("{kind} {name} {}", sql.unwrap_or_default()));
     }
@@ -143,5 +194,31 @@ mod tests {
             assert_eq!(before.changes(&after).into_iter().collect::<Vec<_>>(), change.into_iter().collect::<Vec<_>>());
             before = after;
         }
+    }
+
+    #[test]
+    fn the_rows_that_go_with_a_thread_are_known() {
+        let (home, scratch) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let db = Connection::open(home.path().join("a.sqlite")).unwrap();
+        let [a, b] = ["01a22c6c-8e85-7d30-9683-62f7285fc43c", "01a22c6c-9098-7ae3-8f62-627928199782"];
+        db.execute_batch(&format!(
+            "PRAGMA foreign_keys = on; CREATE TABLE threads(id TEXT PRIMARY KEY, source TEXT);
+             CREATE TABLE tied(thread_id TEXT REFERENCES threads(id) ON DELETE CASCADE, v);
+             CREATE TABLE loose(thread_id TEXT); CREATE TABLE thread_spawn_edges(parent TEXT, child TEXT);
+             INSERT INTO threads VALUES ('{a}', 'x'), ('{b}', '{a}');
+             INSERT INTO tied VALUES ('{a}', 1), ('{a}', 2), ('{b}', 3); INSERT INTO loose VALUES ('{a}');
+             INSERT INTO thread_spawn_edges VALUES ('{a}', '{b}');"
+        ))
+        .unwrap();
+        let before = Databases::read(home.path(), scratch.path()).unwrap();
+        let a_id = ThreadId::parse(a).unwrap();
+        let expected = before.rows_of(a_id);
+        assert_eq!(expected.len(), 4, "{expected:?}");
+        db.execute_batch(&format!("DELETE FROM threads WHERE id = '{a}'; DELETE FROM thread_spawn_edges;")).unwrap();
+        let after = Databases::read(home.path(), scratch.path()).unwrap();
+        assert_eq!(before.differences(&after), expected);
+        db.execute_batch("DELETE FROM loose").unwrap();
+        let after = Databases::read(home.path(), scratch.path()).unwrap();
+        assert_ne!(before.differences(&after), expected);
     }
 }

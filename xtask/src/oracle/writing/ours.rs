@@ -92,6 +92,11 @@ impl<'s> Ours<'s> {
         Ok(id)
     }
 
+    /// Takes a turn back, and what is behind it.
+    pub fn revert(&self, id: ThreadId, before_turn: &str) -> StoreResult<StoredThread> {
+        self.wait(self.store.revert_thread(id, before_turn.to_owned()))
+    }
+
     pub fn rename(&self, id: ThreadId, name: Option<&str>) -> StoreResult<StoredThread> {
         let name = name.map_or(Field::Clear, |n| Field::Set(n.to_owned()));
         let patch = MetadataPatch { name, ..MetadataPatch::default() };

@@ -1,9 +1,10 @@
 //! Where the scenes play: homes with the real Codex on one side and the store on the other, and what was found.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use anyhow::{Context as _, Result};
 use tokio::runtime::Runtime;
@@ -79,6 +80,35 @@ impl<'s> Home<'s> {
     /// Codex's databases as they are now. No server may be running on the home.
     pub fn databases(&self) -> Result<Databases> {
         Databases::read(&self.path, &self.stage.work.join("databases"))
+    }
+
+    /// Removes Codex's databases, which it then makes again. No server may be running on the home.
+    pub fn lose_databases(&self) -> Result<()> {
+        for entry in fs::read_dir(&self.path)? {
+            let path = entry?.path();
+            if path.file_name().is_some_and(|n| n.to_string_lossy().contains(".sqlite")) {
+                fs::remove_file(&path).with_context(|| format!("cannot remove {}", path.display()))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What each file of the home says, relative to it, and when it was changed last, but for databases, locks and what
+    /// threadkeep keeps there.
+    pub fn files(&self) -> Result<BTreeMap<PathBuf, (Vec<u8>, SystemTime)>> {
+        let mut found = BTreeSet::new();
+        walk(&self.path, &self.path, &mut found)?;
+        let told = |path: &PathBuf| {
+            let text = path.to_string_lossy();
+            let own = path.starts_with("threadkeep") || path.starts_with("thread-writer-locks");
+            !own && !text.contains(".sqlite") && !text.ends_with(".lock")
+        };
+        let read = |path: PathBuf| {
+            let whole = self.path.join(&path);
+            let data = fs::read(&whole).with_context(|| format!("cannot read {}", whole.display()))?;
+            Ok((path, (data, fs::metadata(&whole)?.modified()?)))
+        };
+        found.into_iter().filter(told).map(read).collect()
     }
 
     /// The rollouts of the home, relative to it.

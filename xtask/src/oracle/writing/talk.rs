@@ -64,6 +64,16 @@ impl Talk {
         self.old_preview.as_deref().or(said.map(|s| s.text.as_str()))
     }
 
+    /// Takes the last turns back. The preview stays: it stands in Codex's database.
+    pub fn take_back(&mut self, turns: usize) {
+        self.old_preview = self.preview().map(str::to_owned);
+        for all in [Some(&mut self.turns), self.here.as_mut()].into_iter().flatten() {
+            all.truncate(all.len().saturating_sub(turns));
+        }
+        self.own_from = 0;
+        self.known_from = self.known_from.min(self.turns.len());
+    }
+
     /// The same conversation up to and with a turn, as another thread.
     pub fn fork(&self, id: ThreadId, turns: usize) -> Self {
         let first = |all: &Vec<Turn>| all[..turns.min(all.len())].to_vec();

@@ -1,18 +1,11 @@
 //! Threads that are detached here: Codex goes on with them as before, with their ancestors and all databases gone.
 
-use std::fs;
-use std::path::Path;
-
 use anyhow::{Context as _, Result};
 use serde_json::json;
-use threadkeep_local::LocalStore;
-use threadkeep_local::change::detach::{Subject, stage, verify};
-use threadkeep_record::{HistoryMode, ThreadId};
-use threadkeep_rollout::facts::Depth;
-use threadkeep_rollout::seam::RealDisk;
-use threadkeep_store::SystemClock;
+use threadkeep_record::HistoryMode;
 
 use crate::oracle::writing::Extent;
+use crate::oracle::writing::databases::How;
 use crate::oracle::writing::stage::{Checks, Home, Stage};
 use crate::oracle::writing::talk::Talk;
 use crate::oracle::writing::theirs::Theirs;
@@ -42,24 +35,31 @@ pub fn run(play: &Stage, _: Extent, checks: &mut Checks) -> Result<()> {
         theirs.turn(checks, "made", &mut reverted, "reverted, two")?;
         drop(theirs);
 
+        let threadkeep = play.threadkeep()?;
+        let change = |words: &[&str]| threadkeep.json(threadkeep.on(&home.path, words), &[0]);
         for talk in [&third, &reverted] {
-            detach(&home, talk.id)?;
+            let before = home.databases()?;
+            change(&["detach", &talk.id.to_string(), "-y"])?;
+            let changed: Vec<_> =
+                before.differences(&home.databases()?).into_iter().map(|d| (d.place, d.row, d.how)).collect();
+            let path = ("state_5.sqlite threads.rollout_path".to_owned(), format!("'{}'", talk.id), How::Changed);
+            checks.same(format!("changes of Codex's databases by detaching {}", talk.id), changed, vec![path]);
         }
         if databases == Databases::Lost {
-            for entry in fs::read_dir(&home.path)? {
-                let path = entry?.path();
-                if path.file_name().is_some_and(|n| n.to_string_lossy().contains(".sqlite")) {
-                    fs::remove_file(path)?;
-                }
-            }
+            home.lose_databases()?;
         }
         let when = format!("detached, databases {databases:?}");
-        let mut theirs = home.theirs()?;
-        for ancestor in [&second, &first] {
-            let deleted = theirs.server.request("thread/delete", json!({"threadId": ancestor.id}));
-            checks.works(format!("{when}: an ancestor can go"), deleted);
+        // They go by the command, or by Codex.
+        if databases == Databases::Kept {
+            let [first, second] = [&first, &second].map(|t| t.id.to_string());
+            checks.works(format!("{when}: the ancestors can go"), change(&["delete", &first, &second, "-y"]));
+        } else {
+            let mut theirs = home.theirs()?;
+            for ancestor in [&second, &first] {
+                let deleted = theirs.server.request("thread/delete", json!({"threadId": ancestor.id}));
+                checks.works(format!("{when}: an ancestor can go"), deleted);
+            }
         }
-        drop(theirs);
         let left = home.rollouts()?.len();
         checks.same(format!("{when}: rollouts"), left, 2);
 
@@ -94,29 +94,5 @@ fn revert(theirs: &mut Theirs<'_>, talk: &mut Talk) -> Result<()> {
     let last = turns.last().and_then(|t| t["id"].as_str()).context("a turn without an id")?;
     theirs.server.request("thread/revert", json!({"threadId": talk.id, "beforeTurnId": last}))?;
     talk.turns.pop();
-    Ok(())
-}
-
-/// The swap: the old rollouts leave the home, the new one gets its name, and Codex's row its path.
-fn detach(home: &Home<'_>, id: ThreadId) -> Result<()> {
-    let kept = threadkeep_rollout::home::Home::new(&home.path);
-    let open = LocalStore::new(vec![kept.clone()], None).open_id(id, Depth::Head)?;
-    let subject = Subject::of(&open).context("a thread without an id")?;
-    let staged = stage(&RealDisk, &kept, &subject, &SystemClock)?;
-    verify(&subject, &staged.temporary)?;
-    for member in &open.row.members {
-        fs::remove_file(member.entry.path_in(&home.path))?;
-    }
-    fs::rename(&staged.temporary, &staged.target)?;
-    set_path(&home.path.join("state_5.sqlite"), id, &staged.target)
-}
-
-fn set_path(database: &Path, id: ThreadId, path: &Path) -> Result<()> {
-    let db = rusqlite::Connection::open(database)?;
-    let rows = db.execute(
-        "update threads set rollout_path = ?1 where id = ?2",
-        [path.to_string_lossy().into_owned(), id.to_string()],
-    )?;
-    anyhow::ensure!(rows == 1, "{} has {rows} rows of {id}", database.display());
     Ok(())
 }
