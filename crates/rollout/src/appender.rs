@@ -167,7 +167,7 @@ impl Appender {
             bytes.push(b'\n');
         }
         let begin = self.end;
-        if let Err(source) = self.write_all(&bytes, begin) {
+        if let Err(source) = self.file.write_all_at(&bytes, begin) {
             return Err(self.settle(&bytes, close, source));
         }
         self.grow(&bytes);
@@ -208,21 +208,6 @@ impl Appender {
     fn state(&self) -> Result<FileState, AppendError> {
         let state = self.file.state().map_err(|source| AppendError::Open { path: self.path.clone(), source })?;
         if state.linked { Ok(state) } else { Err(AppendError::Unlinked { path: self.path.clone() }) }
-    }
-
-    fn write_all(&mut self, mut bytes: &[u8], mut offset: u64) -> io::Result<()> {
-        while !bytes.is_empty() {
-            match self.file.write_at(bytes, offset) {
-                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-                Ok(n) => {
-                    bytes = &bytes[n..];
-                    offset += n as u64;
-                }
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                Err(e) => return Err(e),
-            }
-        }
-        Ok(())
     }
 
     /// The file ends behind these bytes now.
@@ -299,11 +284,11 @@ impl Appender {
             if bytes[ours..].contains(&0) {
                 return Err(io::Error::other("the system no longer has what was written to it"));
             }
-            self.write_all(&bytes, at)?;
+            self.file.write_all_at(&bytes, at)?;
             at += bytes.len() as u64;
         }
         let recent = std::mem::take(&mut self.recent);
-        self.write_all(&recent, remembered)
+        self.file.write_all_at(&recent, remembered)
     }
 }
 

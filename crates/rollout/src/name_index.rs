@@ -13,7 +13,7 @@ use crate::appender::{AppendError, Appender, Durability};
 use crate::locks::{self, Holder};
 use crate::name::Form;
 use crate::records::{BUFFER, LineReader};
-use crate::seam::{Disk, DiskFile, OpenMode};
+use crate::seam::{Disk, OpenMode};
 use crate::source::Follow;
 
 /// The file in a home.
@@ -290,7 +290,7 @@ impl NameFile {
         let old = old.transpose()?;
         let mut new = disk.open(&partial, OpenMode::New)?;
         let bytes: Vec<u8> = self.lines.iter().flat_map(|l| &l.bytes).copied().collect();
-        write_all(&mut *new, &bytes, 0)?;
+        new.write_all_at(&bytes, 0)?;
         if old.is_some() {
             disk.copy_mode(&self.path, &partial)?;
         }
@@ -302,25 +302,12 @@ impl NameFile {
                 let mut bytes = vec![0; late];
                 old.read_exact_at(&mut bytes, before)?;
                 let end = new.state()?.size;
-                write_all(&mut *new, &bytes, end)?;
+                new.write_all_at(&bytes, end)?;
                 new.sync_data()?;
             }
         }
         disk.sync_dir(folder)
     }
-}
-
-fn write_all(file: &mut dyn DiskFile, mut bytes: &[u8], mut offset: u64) -> io::Result<()> {
-    while !bytes.is_empty() {
-        match file.write_at(bytes, offset)? {
-            0 => return Err(io::ErrorKind::WriteZero.into()),
-            n => {
-                bytes = &bytes[n..];
-                offset += n as u64;
-            }
-        }
-    }
-    Ok(())
 }
 
 /// Writes a thread's name durably behind all others; an empty one clears it. The caller holds the [`NameLock`], so an

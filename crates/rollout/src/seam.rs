@@ -111,6 +111,21 @@ pub trait DiskFile: ReadAt + Send + Debug {
     fn state(&self) -> io::Result<FileState>;
     /// Writes at `offset`, possibly only some of the bytes, as `write(2)` does.
     fn write_at(&mut self, bytes: &[u8], offset: u64) -> io::Result<usize>;
+    /// Writes all bytes at `offset`; after an error some of them may be there.
+    fn write_all_at(&mut self, mut bytes: &[u8], mut offset: u64) -> io::Result<()> {
+        while !bytes.is_empty() {
+            match self.write_at(bytes, offset) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(n) => {
+                    bytes = &bytes[n..];
+                    offset += n as u64;
+                }
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(())
+    }
     /// Cuts or extends the file.
     fn set_size(&mut self, size: u64) -> io::Result<()>;
     /// Makes the contents durable.

@@ -7,19 +7,11 @@ use rusqlite::Connection;
 use serde_json::json;
 
 use crate::db::text;
-use crate::home::{Home, Out, ids};
+use crate::home::{Home, ids};
 use crate::log::{Log, t};
-use crate::write_run::{change, dump, files, refused};
+use crate::write_run::{change, done_all as done, dump, files, refused};
 
 const AT: &str = "2026-08-20T01:10:00Z";
-
-#[track_caller]
-fn done(home: &Home, args: &[&str]) -> Out {
-    let out = change(home, args);
-    assert_eq!(out.code, 0, "{out:?}");
-    assert!(out.json["results"].as_array().is_some_and(|r| r.iter().all(|r| r["ok"] == true)), "{out:?}");
-    out
-}
 
 #[track_caller]
 fn all(home: &Home) -> Vec<String> {

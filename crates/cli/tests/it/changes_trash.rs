@@ -7,19 +7,11 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
-use crate::home::{Home, Out, ids};
+use crate::home::{Home, ids};
 use crate::log::{Log, t};
-use crate::write_run::{change, change_with, files, refused, told};
+use crate::write_run::{change, change_with, done_all as done, files, refused, told};
 
 const AT: &str = "2026-08-20T01:10:00Z";
-
-#[track_caller]
-fn done(home: &Home, args: &[&str]) -> Out {
-    let out = change(home, args);
-    assert_eq!(out.code, 0, "{out:?}");
-    assert!(out.json["results"].as_array().is_some_and(|r| r.iter().all(|r| r["ok"] == true)), "{out:?}");
-    out
-}
 
 fn entry(home: &Home, n: u32) -> PathBuf {
     home.file(&format!("threadkeep/trash/{}", t(n)))

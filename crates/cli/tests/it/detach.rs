@@ -3,23 +3,11 @@
 use serde_json::{Value, json};
 
 use crate::db::text;
-use crate::home::{Home, Out, ids};
+use crate::home::{Home, ids};
 use crate::log::{Log, t};
-use crate::write_run::{self, Files, change, dump, refused};
+use crate::write_run::{change, done_all as done, dump, files_of_codex as files, refused};
 
 const AT: &str = "2026-08-20T01:10:00Z";
-
-#[track_caller]
-fn done(home: &Home, args: &[&str]) -> Out {
-    let out = change(home, args);
-    assert_eq!((out.code, &out.json["applied"]), (0, &Value::Bool(true)), "{out:?}");
-    assert!(out.json["results"].as_array().is_some_and(|r| r.iter().all(|r| r["ok"] == true)), "{out:?}");
-    out
-}
-
-fn files(home: &Home) -> Files {
-    write_run::files(home).without("threadkeep/")
-}
 
 /// T1 <- T2 <- T3 by reference; gives the third's log.
 fn chain(home: &Home) -> Log {

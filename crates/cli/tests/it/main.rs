@@ -8,6 +8,7 @@ mod home;
 mod log;
 
 mod changes;
+mod changes_index;
 mod changes_kill;
 mod changes_odd;
 mod changes_trash;

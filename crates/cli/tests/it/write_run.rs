@@ -64,6 +64,20 @@ pub fn done<S: AsRef<OsStr>>(home: &Home, args: &[S]) -> Out {
     out
 }
 
+/// A change of several threads that is done to each that it takes.
+#[track_caller]
+pub fn done_all(home: &Home, args: &[&str]) -> Out {
+    let out = change(home, args);
+    assert_eq!((out.code, &out.json["applied"]), (0, &Value::Bool(true)), "{out:?}");
+    assert!(out.json["results"].as_array().is_some_and(|r| r.iter().all(|r| r["ok"] == true)), "{out:?}");
+    out
+}
+
+/// The files of a home without our own folder.
+pub fn files_of_codex(home: &Home) -> Files {
+    files(home).without("threadkeep/")
+}
+
 /// A change that is only planned, with `--dry-run`: nothing in the home moves, not even a time. Gives what was planned.
 #[track_caller]
 pub fn dry(home: &Home, args: &[&str]) -> Out {

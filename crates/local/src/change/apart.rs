@@ -33,12 +33,6 @@ pub fn add(disk: &dyn Disk, home: &Path, ids: &[ThreadId]) -> io::Result<()> {
     let mut file = disk.open(&home.join(FILE), OpenMode::Any)?;
     // A line that a crash tore is closed off first.
     let text: String = ids.iter().map(|id| format!("\n{id}\n")).collect();
-    let mut bytes = text.as_bytes();
-    let mut end = file.state()?.size;
-    while !bytes.is_empty() {
-        let n = file.write_at(bytes, end)?.max(1);
-        bytes = &bytes[n.min(bytes.len())..];
-        end += n as u64;
-    }
-    Ok(())
+    let end = file.state()?.size;
+    file.write_all_at(text.as_bytes(), end)
 }

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use threadkeep_index::saved::SavedRow;
 use threadkeep_record::{ThreadId, UtcMillis};
 use threadkeep_rollout::name_index::NameLine;
-use threadkeep_rollout::seam::{Disk, DiskFile, OpenMode};
+use threadkeep_rollout::seam::{Disk, OpenMode};
 
 use super::ChangeKind;
 use super::trash::{Manifest, TrashedFile, is_rollout};
@@ -264,7 +264,7 @@ pub fn write_soon(disk: &dyn Disk, path: &Path, bytes: &[u8]) -> io::Result<()> 
         Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
         Ok(()) | Err(_) => {}
     }
-    write_all(&mut *disk.open(&partial, OpenMode::New)?, bytes)?;
+    disk.open(&partial, OpenMode::New)?.write_all_at(bytes, 0)?;
     disk.rename(&partial, path)
 }
 
@@ -276,24 +276,13 @@ pub fn write_whole(disk: &dyn Disk, path: &Path, bytes: &[u8]) -> io::Result<()>
         Ok(()) | Err(_) => {}
     }
     let mut file = disk.open(&partial, OpenMode::New)?;
-    let written = write_all(&mut *file, bytes).and_then(|()| file.sync_data());
+    let written = file.write_all_at(bytes, 0).and_then(|()| file.sync_data());
     if let Err(e) = written.and_then(|()| disk.rename(&partial, path)) {
         // On a full disk it would keep the room.
         let _ = disk.remove(&partial);
         return Err(e);
     }
     disk.sync_dir(path.parent().unwrap_or(Path::new(".")))
-}
-
-fn write_all(file: &mut dyn DiskFile, bytes: &[u8]) -> io::Result<()> {
-    let mut done = 0;
-    while done < bytes.len() {
-        match file.write_at(&bytes[done..], done as u64)? {
-            0 => return Err(io::ErrorKind::WriteZero.into()),
-            n => done += n,
-        }
-    }
-    Ok(())
 }
 
 /// Reads a file whole.
