@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::home::Home;
 use crate::log::{Log, t};
@@ -52,13 +52,21 @@ fn a_command_that_is_killed_leaves_nothing_half_done() {
         seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (seed >> 33) % below
     };
-    for round in 0..120 {
+    // How long a change takes differs from machine to machine, and from load to load.
+    let begins = Instant::now();
+    change(&home, &["archive", &t(1), &t(2), &t(3)]);
+    change(&home, &["unarchive", &t(1), &t(2), &t(3)]);
+    let whole = u64::try_from(begins.elapsed().as_micros() / 2).unwrap().max(1_000);
+    for round in 0..600 {
+        if round >= 80 && unfinished > 5 {
+            break;
+        }
         let command = [&["archive"][..], &["unarchive"], &["delete", "--yes"], &["restore"]][next(4) as usize];
         let mut child = Command::new(&program);
         child.arg("--home").arg(home.path()).args(command).env("THREADKEEP_NO_INDEX", "1");
         child.args((1..=THREADS).filter(|_| next(3) > 0).map(t)).arg(t(1));
         let mut child = child.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-        std::thread::sleep(Duration::from_micros(next(60_000)));
+        std::thread::sleep(Duration::from_micros(next(whole + whole / 10)));
         child.kill().unwrap();
         child.wait().unwrap();
         let journals = |end: &str| {
