@@ -13,7 +13,7 @@ use crate::appender::{AppendError, Appender, Durability};
 use crate::locks::{self, Holder};
 use crate::name::Form;
 use crate::records::{BUFFER, LineReader};
-use crate::seam::{Disk, OpenMode};
+use crate::seam::{Disk, OpenMode, read_whole};
 use crate::source::Follow;
 
 /// The file in a home.
@@ -198,13 +198,10 @@ impl NameFile {
     pub fn read(disk: &dyn Disk, home: &Path) -> io::Result<Self> {
         let path = home.join(FILE);
         let path = std::fs::canonicalize(&path).unwrap_or(path);
-        match disk.open(&path, OpenMode::Existing) {
-            Ok(file) => {
-                let size = file.state()?.size;
-                let mut bytes = vec![0; usize::try_from(size).map_err(io::Error::other)?];
-                file.read_exact_at(&mut bytes, 0)?;
+        match read_whole(disk, &path) {
+            Ok(bytes) => {
                 let lines = bytes.split_inclusive(|b| *b == b'\n').map(Line::of).collect();
-                Ok(Self { path, lines, read: Some(size) })
+                Ok(Self { path, lines, read: Some(bytes.len() as u64) })
             }
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(Self { path, lines: vec![], read: None }),
             Err(e) => Err(e),

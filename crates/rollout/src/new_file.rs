@@ -61,15 +61,7 @@ impl<'d> NewFile<'d> {
                 return Err(e);
             }
         };
-        let mut written = 0;
-        while written < bytes.len() {
-            match file.write_at(&bytes[written..], written as u64) {
-                Ok(0) => return Err(failed("write", &new.temporary)(io::ErrorKind::WriteZero.into())),
-                Ok(n) => written += n,
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                Err(e) => return Err(failed("write", &new.temporary)(e)),
-            }
-        }
+        file.write_all_at(bytes, 0).map_err(failed("write", &new.temporary))?;
         file.sync_data().map_err(failed("make durable", &new.temporary))?;
         Ok(new)
     }

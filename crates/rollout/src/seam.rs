@@ -136,6 +136,18 @@ pub trait DiskFile: ReadAt + Send + Debug {
     }
 }
 
+/// Reads a file whole.
+///
+/// # Errors
+///
+/// What the system says.
+pub fn read_whole(disk: &dyn Disk, path: &Path) -> io::Result<Vec<u8>> {
+    let file = disk.open(path, OpenMode::Existing)?;
+    let mut bytes = vec![0; usize::try_from(file.state()?.size).map_err(io::Error::other)?];
+    file.read_exact_at(&mut bytes, 0)?;
+    Ok(bytes)
+}
+
 /// The system's disk.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct RealDisk;

@@ -56,13 +56,7 @@ pub fn unpack(disk: &dyn Disk, packed: &Path) -> Result<PathBuf, UnpackError> {
                     return Err(failed("decompress", packed)(e));
                 }
             };
-            let mut written = 0;
-            while written < n {
-                written += target
-                    .write_at(&part[written..n], at + written as u64)
-                    .and_then(|k| if k == 0 { Err(io::ErrorKind::WriteZero.into()) } else { Ok(k) })
-                    .map_err(failed("write", &temporary))?;
-            }
+            target.write_all_at(&part[..n], at).map_err(failed("write", &temporary))?;
             at += n as u64;
         }
         target.sync_data().map_err(failed("make durable", &temporary))?;

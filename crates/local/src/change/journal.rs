@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use threadkeep_index::saved::SavedRow;
 use threadkeep_record::{ThreadId, UtcMillis};
 use threadkeep_rollout::name_index::NameLine;
-use threadkeep_rollout::seam::{Disk, OpenMode};
+use threadkeep_rollout::seam::{Disk, DiskFile, OpenMode, read_whole};
 
 use super::ChangeKind;
 use super::trash::{Manifest, TrashedFile, is_rollout};
@@ -56,6 +56,15 @@ pub struct Step {
     pub names: Names,
     /// What becomes of its row in Codex's database.
     pub codex: Codex,
+}
+
+impl Step {
+    /// A thread whose files move, and nothing else.
+    #[must_use]
+    pub fn new(thread_id: ThreadId, moves: Vec<Move>) -> Self {
+        let (names, codex) = (Names::Stay, Codex::Stay);
+        Self { thread_id, moves, removes: vec![], made_from: vec![], trash: None, names, codex }
+    }
 }
 
 /// A file that goes from one place to another; paths relative to the home.
@@ -257,38 +266,36 @@ pub fn sync_many(disk: &dyn Disk, home: &Path, files: &[PathBuf], folders: &BTre
     Ok(())
 }
 
-/// Writes a file without making it durable: under another name first, then its own.
-pub fn write_soon(disk: &dyn Disk, path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let partial = path.with_extension("part");
-    match disk.remove(&partial) {
-        Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
-        Ok(()) | Err(_) => {}
-    }
-    disk.open(&partial, OpenMode::New)?.write_all_at(bytes, 0)?;
-    disk.rename(&partial, path)
-}
-
-/// Writes a file in one step: under another name first, synced, then its own.
-pub fn write_whole(disk: &dyn Disk, path: &Path, bytes: &[u8]) -> io::Result<()> {
+/// Writes a file under another name, from which it is renamed. What an earlier try left there goes.
+fn write_partial(disk: &dyn Disk, path: &Path, bytes: &[u8]) -> io::Result<(PathBuf, Box<dyn DiskFile>)> {
     let partial = path.with_extension("part");
     match disk.remove(&partial) {
         Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
         Ok(()) | Err(_) => {}
     }
     let mut file = disk.open(&partial, OpenMode::New)?;
-    let written = file.write_all_at(bytes, 0).and_then(|()| file.sync_data());
-    if let Err(e) = written.and_then(|()| disk.rename(&partial, path)) {
-        // On a full disk it would keep the room.
+    match file.write_all_at(bytes, 0) {
+        Ok(()) => Ok((partial, file)),
+        Err(e) => {
+            // On a full disk it would keep the room.
+            let _ = disk.remove(&partial);
+            Err(e)
+        }
+    }
+}
+
+/// Writes a file without making it durable: under another name first, then its own.
+pub fn write_soon(disk: &dyn Disk, path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let (partial, _) = write_partial(disk, path, bytes)?;
+    disk.rename(&partial, path)
+}
+
+/// Writes a file in one step: under another name first, synced, then its own.
+pub fn write_whole(disk: &dyn Disk, path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let (partial, mut file) = write_partial(disk, path, bytes)?;
+    if let Err(e) = file.sync_data().and_then(|()| disk.rename(&partial, path)) {
         let _ = disk.remove(&partial);
         return Err(e);
     }
     disk.sync_dir(path.parent().unwrap_or(Path::new(".")))
-}
-
-/// Reads a file whole.
-pub fn read_whole(disk: &dyn Disk, path: &Path) -> io::Result<Vec<u8>> {
-    let file = disk.open(path, OpenMode::Existing)?;
-    let mut bytes = vec![0; usize::try_from(file.state()?.size).map_err(io::Error::other)?];
-    file.read_exact_at(&mut bytes, 0)?;
-    Ok(bytes)
 }

@@ -10,9 +10,9 @@ use threadkeep_index::saved::SavedRow;
 use threadkeep_record::{ThreadId, UtcMillis};
 use threadkeep_rollout::RolloutName;
 use threadkeep_rollout::name_index::NameLine;
-use threadkeep_rollout::seam::Disk;
+use threadkeep_rollout::seam::{Disk, read_whole};
 
-use super::journal::{make_folder_soon, read_whole, sync_many, write_soon};
+use super::journal::{make_folder_soon, sync_many, write_soon};
 
 /// The folder of the trash, in a home.
 pub const FOLDER: &str = "threadkeep/trash";
