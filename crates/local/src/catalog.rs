@@ -95,15 +95,10 @@ struct Found {
     walked: Walk,
     names: std::io::Result<NameIndex>,
     db: CodexState,
-    ids: Ids,
+    /// Threads that may have a row in Codex's database.
+    ids: Vec<ThreadId>,
     looked_ns: i64,
     partial: Option<HashSet<ThreadId>>,
-}
-
-/// Threads that may have a row in Codex's database: all that have, or those that were asked for.
-enum Ids {
-    All(Vec<ThreadId>),
-    Some(Vec<ThreadId>),
 }
 
 impl Catalog {
@@ -125,7 +120,7 @@ impl Catalog {
         let path = home.path();
         let looked_ns = now_ns();
         let mut kept = Kept::open(home, index?);
-        let ((db, loaded), (known, names)) = par::both(
+        let ((mut db, loaded), (known, names)) = par::both(
             || (CodexState::open(path, sqlite_home.map(PathBuf::as_path)), kept.listing()),
             || (kept.folders(), NameIndex::read(path)),
         );
@@ -134,7 +129,6 @@ impl Catalog {
             return None;
         }
         let known = known?;
-        let mut db = db;
         let mut wanted: HashSet<ThreadId> = ids.iter().copied().collect();
         let edges = db.edges().into_iter().map(|(parent, child)| (child, parent));
         let set = kept.index().and_then(|index| index.all_edges().ok()).unwrap_or_default();
@@ -154,7 +148,7 @@ impl Catalog {
         let has = |id: ThreadId| ids.contains(&id);
         let some = Wanted { ids: &wanted, known: &has };
         let walked = walk_with(path, Remember::Some(&known, some));
-        let found = Found { walked, names, db, ids: Ids::Some(family), looked_ns, partial: Some(wanted) };
+        let found = Found { walked, names, db, ids: family, looked_ns, partial: Some(wanted) };
         Some(Self::of(home, kept, found))
     }
 
@@ -177,7 +171,7 @@ impl Catalog {
             || walk_with(path, known.as_ref().map_or(Remember::Nothing, Remember::Known)),
         );
         kept.load(loaded);
-        Self::of(home, kept, Found { walked, names, db, ids: Ids::All(ids), looked_ns, partial: None })
+        Self::of(home, kept, Found { walked, names, db, ids, looked_ns, partial: None })
     }
 
     fn of(home: &Home, mut kept: Kept, found: Found) -> Self {
@@ -219,7 +213,6 @@ impl Catalog {
         }
         kept.new_folders = folders;
         let known = |id: &ThreadId| groups.binary_search_by(|g| order(g.id).cmp(&order(Some(*id)))).is_ok();
-        let (Ids::All(ids) | Ids::Some(ids)) = ids;
         let gone: Vec<ThreadId> = ids.into_iter().filter(|id| !known(id)).collect();
         let ghosts = if gone.is_empty() { HashMap::new() } else { db.rows(&gone) };
         notes.append(&mut db.notes);

@@ -23,8 +23,7 @@ pub fn run(global: &Global, args: &RestoreArgs, out: &mut Out) -> Done {
     let (mut entries, missing) = in_trash(&reader, &queries, Meaning::Thread)?;
     if args.all {
         for (i, home) in reader.homes().iter().enumerate() {
-            let (_, all) = super::trash::entries(home)?;
-            entries.extend(all.into_iter().map(|e| (i, e)));
+            entries.extend(super::trash::entries(home)?.entries.into_iter().map(|e| (i, e)));
         }
     }
     // What was deleted last comes back first, so that everything stands again as it stood.

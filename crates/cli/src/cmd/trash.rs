@@ -22,23 +22,22 @@ pub fn run(global: &Global, args: &TrashArgs, out: &mut Out) -> Done {
     }
 }
 
-/// The trash of a home: everything, and what can be restored.
-pub fn entries(home: &Home) -> Result<(Trash, Vec<Manifest>), Failure> {
+/// The trash of a home; what is odd in it is told.
+pub fn entries(home: &Home) -> Result<Trash, Failure> {
     let read = Trash::read(&RealDisk, home.path());
     let trash =
         read.map_err(|e| Failure::new(Kind::Failed, format!("cannot read the trash: {e}")).path(home.path()))?;
     for (path, why) in &trash.odd {
         say(&format!("note: {} is left alone: {}", visible_line(&path.to_string_lossy()), visible_line(why)));
     }
-    let entries = trash.entries.clone();
-    Ok((trash, entries))
+    Ok(trash)
 }
 
 fn list(global: &Global, out: &mut Out) -> Done {
     let mut total = 0;
     let mut n = 0;
     for home in global.homes()? {
-        let (_, entries) = entries(&home)?;
+        let entries = entries(&home)?.entries;
         if out.is_json() {
             let rows: Vec<_> = entries
                 .iter()
@@ -78,8 +77,8 @@ fn remove(global: &Global, args: &EmptyArgs, out: &mut Out) -> Done {
     }
     if args.threads.is_empty() {
         for (i, home) in reader.homes().iter().enumerate() {
-            let (trash, entries) = entries(home)?;
-            goes.extend(entries.into_iter().map(|e| (i, e)));
+            let trash = entries(home)?;
+            goes.extend(trash.entries.into_iter().map(|e| (i, e)));
             half.extend(trash.emptying.into_iter().map(|path| (i, path)));
         }
     } else {

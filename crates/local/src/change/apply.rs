@@ -14,8 +14,8 @@ use super::codex::{CodexRows, Told};
 use super::journal::{Codex, FORMAT, Journal, Names, Step, sync_many};
 use super::moves::{self, OnFailure};
 use super::plan::kept_by_others;
-use super::relations::Relations;
-use super::steps::{Look, Making};
+use super::relations::{Needing, Relations};
+use super::steps::{Look, Making, Planned};
 use super::trash::{self, Trash};
 use super::{ChangeError, ChangeKind, Changer};
 use crate::catalog::Catalog;
@@ -54,12 +54,11 @@ impl Changer {
     /// someone writes is left as it is.
     #[must_use]
     pub fn apply(&self, kind: ChangeKind, ids: &[ThreadId]) -> Vec<Outcome> {
-        if kind == ChangeKind::Detach {
-            drop(self.finish());
-            return ids.iter().map(|id| Outcome { id: *id, result: self.detach(*id) }).collect();
-        }
         // What another left halfway comes first: it may be about these threads.
         drop(self.finish());
+        if kind == ChangeKind::Detach {
+            return ids.iter().map(|id| Outcome { id: *id, result: self.detach(*id) }).collect();
+        }
         let mut seen = HashSet::new();
         let mut ids: Vec<ThreadId> = ids.iter().copied().filter(|id| seen.insert(*id)).collect();
         let given = ids.clone();
@@ -76,8 +75,7 @@ impl Changer {
     fn needing_first(&self, ids: Vec<ThreadId>) -> Vec<ThreadId> {
         let catalog = self.look_for(&ids);
         let relations = Relations::of(&catalog);
-        let mut by: BTreeMap<ThreadId, BTreeSet<ThreadId>> =
-            ids.iter().map(|id| (*id, relations.needing(*id))).collect();
+        let mut by = relations.needing_each(&ids);
         let mut ordered = Vec::with_capacity(ids.len());
         let mut left = ids;
         while !left.is_empty() {
@@ -100,7 +98,7 @@ impl Changer {
     #[must_use]
     pub fn needed(&self, ids: &[ThreadId]) -> Vec<ThreadId> {
         let catalog = self.look_for(ids);
-        kept_by_others(ids, &Relations::of(&catalog)).into_iter().map(|(id, _)| id).collect()
+        kept_by_others(ids, &Relations::of(&catalog).needing_each(ids)).into_iter().map(|(id, _)| id).collect()
     }
 
     /// A look at the home for some threads.
@@ -137,56 +135,46 @@ impl Changer {
         let catalog = self.look_at(kind, ids);
         let trash = Trash::read(&*self.disk, self.home.path());
         let look = Look::new(self, &catalog, trash.as_ref().map_err(ToString::to_string));
-        let relations = (kind == ChangeKind::Delete).then(|| Relations::of(&catalog));
-        let needed = relations.as_ref().map(|r| kept_by_others(ids, r)).unwrap_or_default();
+        let needing = match kind {
+            ChangeKind::Delete => Relations::of(&catalog).needing_each(ids),
+            _ => Needing::new(),
+        };
+        let needed = kept_by_others(ids, &needing);
         for (id, e) in held {
             // That there is nothing to do, or that it may not be done, is told before that it could not be done now.
             let needed =
                 needed.iter().find(|(n, _)| *n == id).map(|(_, by)| ChangeError::Needed { id, by: by.clone() });
             fail(id, look.planned(kind, id).err().or(needed).unwrap_or(e.into()));
         }
-        let mut needs: BTreeMap<ThreadId, BTreeSet<ThreadId>> = BTreeMap::new();
-        if let Some(relations) = &relations {
-            for (id, by) in kept_by_others(&locked, relations) {
-                locked.retain(|l| *l != id);
-                fail(id, ChangeError::Needed { id, by });
-            }
-            needs = locked.iter().map(|id| (*id, relations.needing(*id))).collect();
+        for (id, by) in kept_by_others(&locked, &needing) {
+            locked.retain(|l| *l != id);
+            fail(id, ChangeError::Needed { id, by });
         }
         // A thread that cannot be changed at all is told so before anything is opened for it.
-        locked.retain(|id| match look.planned(kind, *id) {
-            Ok(_) => true,
-            Err(e) => {
-                fail(*id, e);
-                false
+        let mut planned = Vec::with_capacity(locked.len());
+        for id in locked {
+            match look.planned(kind, id) {
+                Ok(found) => planned.push((id, found)),
+                Err(e) => fail(id, e),
             }
-        });
+        }
+        let locked: Vec<ThreadId> = planned.iter().map(|(id, _)| *id).collect();
         if locked.is_empty() {
             return outcomes;
         }
-        let (journal, held) = match self.prepare(kind, &locked, &look, &mut fail) {
+        let (journal, held) = match self.prepare(kind, planned, &look, &mut fail) {
             Ok(prepared) => prepared,
             Err(e) => {
-                // One reason for all of them.
-                let text = e.to_string();
-                let mut first = Some(e);
-                for id in locked {
-                    let e = first.take().unwrap_or_else(|| ChangeError::NotDone { why: text.clone() });
-                    fail(id, e);
-                }
+                outcomes.extend(not_done(&locked, e));
                 return outcomes;
             }
         };
         let name = format!("{}-{}", journal.at.0, uuid(&locked));
         match journal.write(&*self.disk, self.home.path(), &name) {
-            Ok(path) => outcomes.extend(self.carry_out(&journal, &path, held, OnFailure::Back, &needs)),
+            Ok(path) => outcomes.extend(self.carry_out(&journal, &path, held, OnFailure::Back, &needing)),
             Err(e) => {
-                let text = e.to_string();
-                let mut first = Some(ChangeError::from(e));
-                outcomes.extend(journal.steps.iter().map(|step| {
-                    let e = first.take().unwrap_or_else(|| ChangeError::NotDone { why: text.clone() });
-                    Outcome { id: step.thread_id, result: Err(e) }
-                }));
+                let ids: Vec<ThreadId> = journal.steps.iter().map(|step| step.thread_id).collect();
+                outcomes.extend(not_done(&ids, e.into()));
             }
         }
         drop(locks);
@@ -201,7 +189,7 @@ impl Changer {
     fn prepare(
         &self,
         kind: ChangeKind,
-        ids: &[ThreadId],
+        planned: Vec<(ThreadId, Planned)>,
         look: &Look<'_>,
         fail: &mut dyn FnMut(ThreadId, ChangeError),
     ) -> Result<(Journal, Held), ChangeError> {
@@ -211,15 +199,15 @@ impl Changer {
         let (lock, file) = names.map_or((None, None), |(lock, file)| (Some(lock), Some(file)));
         let mut making = Making { look, kind, at, codex: codex.as_ref(), names: file, entries: BTreeSet::new() };
         let mut steps = Vec::new();
-        for (id, number) in ids.iter().zip(0..) {
-            let step = making.step(*id, number).and_then(|step| {
+        for ((id, planned), number) in planned.into_iter().zip(0..) {
+            let step = making.step(id, number, &planned).and_then(|step| {
                 // What Codex's database would refuse is known before anything is done.
-                let tried = codex.as_ref().map_or(Ok(Told::NoRow), |codex| codex.attempt(*id, &step.codex));
+                let tried = codex.as_ref().map_or(Ok(Told::NoRow), |codex| codex.attempt(id, &step.codex));
                 tried.map(|_| step).map_err(ChangeError::from)
             });
             match step {
                 Ok(step) => steps.push(step),
-                Err(e) => fail(*id, e),
+                Err(e) => fail(id, e),
             }
         }
         // The lines were taken out of it while the steps were made; they are taken out again when the files have moved.
@@ -256,7 +244,7 @@ impl Changer {
         path: &Path,
         held: Held,
         on_failure: OnFailure,
-        needs: &BTreeMap<ThreadId, BTreeSet<ThreadId>>,
+        needs: &Needing,
     ) -> Vec<Outcome> {
         let mut settled = true;
         let mut moved: Vec<&Step> = Vec::new();
@@ -326,7 +314,7 @@ impl Changer {
         kind: ChangeKind,
         step: &Step,
         on_failure: OnFailure,
-        needs: &BTreeMap<ThreadId, BTreeSet<ThreadId>>,
+        needs: &Needing,
         failed: &BTreeSet<ThreadId>,
     ) -> Result<(), ChangeError> {
         let (disk, home) = (&*self.disk, self.home.path());
@@ -449,7 +437,7 @@ impl Changer {
         // Whoever held the locks may have finished.
         let Some(journal) = Journal::read(disk, path)? else { return Ok(None) };
         let held = Held { codex: self.codex()?, names: self.names(journal.kind)? };
-        let outcomes = self.carry_out(&journal, path, held, OnFailure::Forward, &BTreeMap::new());
+        let outcomes = self.carry_out(&journal, path, held, OnFailure::Forward, &Needing::new());
         drop(locks);
         Ok(Some(outcomes))
     }
@@ -459,6 +447,15 @@ impl Changer {
     pub fn unfinished(disk: &dyn Disk, home: &Path) -> bool {
         Journal::all(disk, home).is_ok_and(|all| !all.is_empty())
     }
+}
+
+/// Threads of which nothing was done, for one reason.
+fn not_done(ids: &[ThreadId], e: ChangeError) -> Vec<Outcome> {
+    let why = e.to_string();
+    let mut first = Some(e);
+    let reason = |_: &ThreadId| first.take().unwrap_or_else(|| ChangeError::NotDone { why: why.clone() });
+    let reasons: Vec<ChangeError> = ids.iter().map(reason).collect();
+    ids.iter().zip(reasons).map(|(id, e)| Outcome { id: *id, result: Err(e) }).collect()
 }
 
 /// A word for a journal that no other process takes at the same moment: the locks of its threads are held.

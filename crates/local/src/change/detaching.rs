@@ -1,6 +1,6 @@
 //! The swap of a detached thread: the new rollout gets its name, the old ones go to the trash, Codex looks at the new one.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use threadkeep_record::ThreadId;
@@ -10,9 +10,9 @@ use threadkeep_store::Archived;
 use super::apply::{Held, uuid};
 use super::codex::Told;
 use super::detach::{self, Standing, Subject};
-use super::journal::{Codex, FORMAT, Journal, Move, Names, Step};
+use super::journal::{Codex, FORMAT, Journal, Move, Step};
 use super::moves::OnFailure;
-use super::relations::Relations;
+use super::relations::{Needing, Relations};
 use super::steps::{Look, Making, Planned};
 use super::trash::{Manifest, Replaced, Trash, TrashedFile};
 use super::{ChangeError, ChangeKind, Changer};
@@ -106,12 +106,11 @@ impl Changer {
         moves.extend(manifest.files.iter().map(|f| Move { from: f.path.clone(), to: manifest.place(f) }));
         let codex_step = Codex::Path { rollout_path: making.absolute(&below(target)) };
         let trash = (!manifest.files.is_empty()).then_some(manifest);
-        let step =
-            Step { thread_id: id, moves, removes: vec![], made_from, trash, names: Names::Stay, codex: codex_step };
+        let step = Step { made_from, trash, codex: codex_step, ..Step::new(id, moves) };
         let journal = Journal { format: FORMAT, kind: ChangeKind::Detach, at, steps: vec![step] };
         let path = journal.write(&*self.disk, self.home.path(), &format!("{}-{}", at.0, uuid(&[id])))?;
         let held = Held { codex, names: None };
-        let outcome = self.carry_out(&journal, &path, held, OnFailure::Back, &BTreeMap::new()).pop();
+        let outcome = self.carry_out(&journal, &path, held, OnFailure::Back, &Needing::new()).pop();
         outcome.map_or(Err(ChangeError::NotDone { why: "nothing was done".into() }), |o| o.result)
     }
 

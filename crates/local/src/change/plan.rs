@@ -8,7 +8,7 @@ use threadkeep_rollout::facts::Depth;
 use threadkeep_rollout::writer_lock::LockError;
 
 use super::detach::Standing;
-use super::relations::Relations;
+use super::relations::{Needing, Relations};
 use super::steps::{Look, Planned};
 use super::trash::Trash;
 use super::{Cascade, ChangeError, ChangeKind, Changer};
@@ -152,7 +152,7 @@ impl Changer {
 fn protect(threads: &mut [PlannedThread], relations: &Relations<'_>) {
     let takes = |t: &&PlannedThread| matches!(t.decision, Decision::Take);
     let ids: Vec<ThreadId> = threads.iter().filter(takes).map(|t| t.id).collect();
-    for (id, by) in kept_by_others(&ids, relations) {
+    for (id, by) in kept_by_others(&ids, &relations.needing_each(&ids)) {
         for t in threads.iter_mut().filter(|t| t.id == id) {
             t.decision = Decision::Refuse(ChangeError::Needed { id, by: by.clone() });
         }
@@ -160,12 +160,13 @@ fn protect(threads: &mut [PlannedThread], relations: &Relations<'_>) {
 }
 
 /// Which of these threads have to stay, because the history of one that stays needs them.
-pub(super) fn kept_by_others(ids: &[ThreadId], relations: &Relations<'_>) -> Vec<(ThreadId, Vec<ThreadId>)> {
-    let needing: Vec<(ThreadId, BTreeSet<ThreadId>)> = ids.iter().map(|id| (*id, relations.needing(*id))).collect();
+pub(super) fn kept_by_others(ids: &[ThreadId], needing: &Needing) -> Vec<(ThreadId, Vec<ThreadId>)> {
+    let needing: Vec<(ThreadId, &BTreeSet<ThreadId>)> =
+        ids.iter().filter_map(|id| Some((*id, needing.get(id)?))).collect();
     let mut go: HashSet<ThreadId> = ids.iter().copied().collect();
     loop {
         let stay =
-            |(id, by): &&(ThreadId, BTreeSet<ThreadId>)| go.contains(id) && by.iter().any(|other| !go.contains(other));
+            |(id, by): &&(ThreadId, &BTreeSet<ThreadId>)| go.contains(id) && by.iter().any(|other| !go.contains(other));
         let staying: Vec<ThreadId> = needing.iter().filter(stay).map(|(id, _)| *id).collect();
         if staying.is_empty() {
             break;
@@ -175,7 +176,7 @@ pub(super) fn kept_by_others(ids: &[ThreadId], relations: &Relations<'_>) -> Vec
         });
     }
     let kept = needing.into_iter().filter(|(id, _)| !go.contains(id));
-    kept.map(|(id, by)| (id, by.into_iter().filter(|b| !go.contains(b)).collect())).collect()
+    kept.map(|(id, by)| (id, by.iter().copied().filter(|b| !go.contains(b)).collect())).collect()
 }
 
 impl Look<'_> {

@@ -18,6 +18,9 @@ struct Told {
     bases: Vec<ThreadId>,
 }
 
+/// Threads with those whose history continues a rollout of theirs.
+pub type Needing = BTreeMap<ThreadId, BTreeSet<ThreadId>>;
+
 /// The relations between the threads of a home, by its files, Codex's database and the index.
 pub struct Relations<'c> {
     catalog: &'c Catalog,
@@ -78,6 +81,12 @@ impl<'c> Relations<'c> {
             }
         }
         found
+    }
+
+    /// For each of these threads, those whose history continues a rollout of it.
+    #[must_use]
+    pub fn needing_each(&self, ids: &[ThreadId]) -> Needing {
+        ids.iter().map(|id| (*id, self.needing(*id))).collect()
     }
 
     /// The threads whose history continues a rollout of this one, itself left out.

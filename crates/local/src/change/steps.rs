@@ -278,8 +278,7 @@ pub(super) struct Making<'m> {
 
 impl Making<'_> {
     /// The step of a thread.
-    pub fn step(&mut self, id: ThreadId, number: u64) -> Result<Step, ChangeError> {
-        let planned = self.look.planned(self.kind, id)?;
+    pub fn step(&mut self, id: ThreadId, number: u64, planned: &Planned) -> Result<Step, ChangeError> {
         let moved = |f: &PlannedFile| Some(Move { from: f.from.clone(), to: f.to.clone()? });
         let moves = planned.files.iter().filter_map(moved).collect();
         match self.kind {
@@ -289,30 +288,14 @@ impl Making<'_> {
                     Some(head) => Codex::Place { archived_at, rollout_path: self.absolute(head) },
                     None => Codex::Stay,
                 };
-                Ok(Step {
-                    thread_id: id,
-                    moves,
-                    removes: vec![],
-                    made_from: vec![],
-                    trash: None,
-                    names: Names::Stay,
-                    codex,
-                })
+                Ok(Step { codex, ..Step::new(id, moves) })
             }
             ChangeKind::Delete => {
-                let manifest = self.manifest(id, number, &planned)?;
+                let manifest = self.manifest(id, number, planned)?;
                 let file = |f: &TrashedFile| Move { from: f.path.clone(), to: manifest.place(f) };
                 let moves = manifest.files.iter().map(file).collect();
                 let (names, codex) = (Names::Take, Codex::Delete);
-                Ok(Step {
-                    thread_id: id,
-                    moves,
-                    removes: vec![],
-                    made_from: vec![],
-                    trash: Some(manifest),
-                    names,
-                    codex,
-                })
+                Ok(Step { trash: Some(manifest), names, codex, ..Step::new(id, moves) })
             }
             ChangeKind::Restore => {
                 let manifest = self.look.entry(id).cloned().ok_or(ChangeError::NotInTrash { id })?;

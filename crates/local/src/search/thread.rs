@@ -98,22 +98,23 @@ fn scan_once(work: &Work<'_>, thread: &Placed, scan: &Scan<'_>, buffer: &mut Vec
     let Placed { ms: order_ms, key, candidate: c } = thread;
     let (order_ms, c) = (*order_ms, *c);
     let hits: Vec<(Option<PathBuf>, RawHit)> = work.name_hit(key, scan).into_iter().map(|h| (None, h)).collect();
+    let found = |home, id, archived, hits| Found {
+        home,
+        key: key.clone(),
+        id,
+        archived,
+        order_ms,
+        hits,
+        history: None,
+        stopped: false,
+        problem: None,
+        preview: None,
+        class: SourceClass::Person,
+    };
     let (home, group) = match c {
         Candidate::Group { home, group } => (home, group),
         Candidate::Ghost { home, id } => {
-            return Some(Found {
-                home,
-                key: key.clone(),
-                id: Some(id),
-                archived: is_archived(catalogs, c),
-                order_ms,
-                hits,
-                history: None,
-                stopped: false,
-                problem: None,
-                preview: None,
-                class: SourceClass::Person,
-            });
+            return Some(found(home, Some(id), is_archived(catalogs, c), hits));
         }
     };
     let catalog = &catalogs[home];
@@ -124,19 +125,7 @@ fn scan_once(work: &Work<'_>, thread: &Placed, scan: &Scan<'_>, buffer: &mut Vec
     if look == Look::Nowhere && hits.is_empty() {
         return None;
     }
-    let mut found = Found {
-        home,
-        key: key.clone(),
-        id: g.id,
-        archived: g.archived,
-        order_ms,
-        hits,
-        history: None,
-        stopped: false,
-        problem: None,
-        preview: None,
-        class: SourceClass::Person,
-    };
+    let mut found = found(home, g.id, g.archived, hits);
     if let Some(entry) = single {
         let path = entry.path_in(catalog.home.path());
         let here = match look {
