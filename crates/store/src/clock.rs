@@ -24,8 +24,19 @@ impl Clock for SystemClock {
     fn local_stamp(&self, at: UtcMillis) -> String {
         let zone = jiff::tz::TimeZone::system();
         let instant = jiff::Timestamp::from_millisecond(at.0).unwrap_or(jiff::Timestamp::UNIX_EPOCH);
-        instant.to_zoned(zone).strftime("%Y-%m-%dT%H-%M-%S").to_string()
+        instant.to_zoned(zone).strftime(STAMP).to_string()
     }
+}
+
+/// The form of the time in rollout names.
+const STAMP: &str = "%Y-%m-%dT%H-%M-%S";
+
+/// The time in a rollout's name that is a second later than another's, whatever the zone; `None` if that is no time
+/// (`2026-13-45T99-00-00` is in use) or the last there is.
+#[must_use]
+pub fn stamp_after(stamp: &str) -> Option<String> {
+    let time = jiff::civil::DateTime::strptime(STAMP, stamp).ok()?;
+    Some(time.checked_add(jiff::SignedDuration::from_secs(1)).ok()?.strftime(STAMP).to_string())
 }
 
 /// A new thread id: a UUID v7, so that ids order by time.
@@ -58,6 +69,20 @@ impl Clock for TestClock {
 
     fn local_stamp(&self, at: UtcMillis) -> String {
         let instant = jiff::Timestamp::from_millisecond(at.0).unwrap_or(jiff::Timestamp::UNIX_EPOCH);
-        instant.to_zoned(jiff::tz::TimeZone::UTC).strftime("%Y-%m-%dT%H-%M-%S").to_string()
+        instant.to_zoned(jiff::tz::TimeZone::UTC).strftime(STAMP).to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::stamp_after;
+
+    #[test]
+    fn a_name_a_second_later() {
+        assert_eq!(stamp_after("2026-11-30T23-59-59").as_deref(), Some("2026-12-01T00-00-00"));
+        assert_eq!(stamp_after("2024-02-28T23-59-59").as_deref(), Some("2024-02-29T00-00-00"));
+        for none in ["2026-13-45T99-00-00", "9999-12-31T23-59-59", "", "2026-11-30"] {
+            assert_eq!(stamp_after(none), None, "{none}");
+        }
     }
 }

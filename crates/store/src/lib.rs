@@ -19,7 +19,7 @@ pub mod turn_builder;
 pub mod turn_places;
 pub mod turns;
 
-pub use clock::{Clock, SystemClock, TestClock};
+pub use clock::{Clock, SystemClock, TestClock, stamp_after};
 pub use contract::{StoreResult, ThreadStore};
 pub use cursor::{Cursor, InvalidCursor};
 pub use error::ThreadStoreError;

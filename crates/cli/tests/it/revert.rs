@@ -149,6 +149,28 @@ fn a_paginated_thread_gets_one_file() {
     }
 }
 
+/// Each rollout of a thread is named later than the ones before it, also within one second and by a clock that went
+/// back: where Codex has no row of the thread, it goes on in the one with the latest name.
+#[test]
+fn later_rollouts_have_later_names() {
+    for at in [AT, "2099-12-31T23:59:58Z"] {
+        let home = Home::new();
+        let log =
+            Log::paginated(&t(1), at).meta().turn("q one", "a one").turn("q two", "a two").turn("q three", "a three");
+        home.put(&log);
+        let mut names = vec![log.active_path()];
+        for turn in ["3", "2", "1"] {
+            let out = revert(&home, &t(1), turn);
+            names.push(plan(&home, &out)[0].1.clone());
+        }
+        let stamps = names.iter().map(|n| n[n.rfind("rollout-").expect("a rollout")..][8..27].to_owned());
+        let stamps: Vec<_> = stamps.collect();
+        assert!(stamps.is_sorted_by(|a, b| a < b), "{stamps:?}");
+        assert!(at == AT || stamps[3] == "2100-01-01T00-00-01" && names[3].contains("/2100/01/01/"), "{names:?}");
+        assert_eq!(home.list(&["--all"]).ids().len(), 1);
+    }
+}
+
 /// Twice, then a fork of what stands; the fork keeps what a third revert takes back.
 #[test]
 fn reverted_threads_are_reverted_and_forked() {

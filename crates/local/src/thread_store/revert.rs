@@ -7,13 +7,14 @@ use std::sync::Arc;
 use threadkeep_record::turns::TurnStatus;
 use threadkeep_record::{HistoryBase, HistoryMode, NewItem, SessionMeta, ThreadId, UtcMillis, continued_header};
 use threadkeep_rollout::facts::Depth;
+use threadkeep_rollout::lineage::Member;
 use threadkeep_rollout::locks::WriterLocks;
 use threadkeep_rollout::name::Form;
 use threadkeep_rollout::new_file::NewFile;
 use threadkeep_rollout::writer::RolloutWriter;
 use threadkeep_store::fork::{BEFORE_TURN, standing, still_runs};
 use threadkeep_store::{
-    Archived, HostMetadata, ResumeThread, StoreResult, StoredThread, ThreadStoreError, WithHistory,
+    Archived, HostMetadata, ResumeThread, StoreResult, StoredThread, ThreadStoreError, WithHistory, stamp_after,
 };
 
 use super::convert::plain_path;
@@ -88,7 +89,7 @@ impl Inner {
         let no_file = || internal(format!("thread {id} has no rollout"));
         let (file, database) = match found.mode {
             HistoryMode::Paginated => {
-                let made = self.segment_path(id, ThreadId::new_v7());
+                let made = self.segment_path(id, ThreadId::new_v7(), &found.open.row.members);
                 (RevertedFile::Made(made), self.codex().rollout_path(id).map(|(database, _)| database))
             }
             HistoryMode::Legacy | HistoryMode::Unknown => {
@@ -213,9 +214,14 @@ impl Inner {
         Ok(Found { mode, turns, num_turns, unended, next, open })
     }
 
-    /// Where another rollout of a thread goes.
-    fn segment_path(&self, id: ThreadId, segment: ThreadId) -> PathBuf {
-        let mut path = self.new_path(id, self.clock.now());
+    /// Where another rollout of a thread goes. Its name is later than those of the others, by whatever clock they were
+    /// made: of a thread that it has no row of, Codex goes on in the rollout with the latest name, and in any of two
+    /// that are named with the same second.
+    fn segment_path(&self, id: ThreadId, segment: ThreadId, others: &[Member]) -> PathBuf {
+        let others = others.iter().filter_map(|m| m.entry.name.stamp.as_ref());
+        let latest = others.max().and_then(|s| stamp_after(std::str::from_utf8(s).ok()?));
+        let stamp = self.clock.local_stamp(self.clock.now());
+        let mut path = self.stamped_path(id, &latest.map_or(stamp.clone(), |l| l.max(stamp)));
         let stem = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
         path.set_file_name(format!("{stem}_{segment}.jsonl"));
         path

@@ -113,7 +113,11 @@ impl Inner {
 
     /// Where a new rollout goes: by the writer's local time.
     pub fn new_path(&self, id: ThreadId, at: UtcMillis) -> PathBuf {
-        let stamp = self.clock.local_stamp(at);
+        self.stamped_path(id, &self.clock.local_stamp(at))
+    }
+
+    /// The same with the time as a name has it.
+    pub fn stamped_path(&self, id: ThreadId, stamp: &str) -> PathBuf {
         let mut path = self.home.path().join("sessions");
         path.extend([stamp.get(..4), stamp.get(5..7), stamp.get(8..10)].into_iter().flatten());
         path.join(format!("rollout-{stamp}-{id}.jsonl"))
