@@ -77,26 +77,31 @@ pub enum Target {
     Free,
 }
 
-/// The system's locks at one moment.
+/// The system's locks at one moment: when they are first asked for. Linux waits for all of its processors before it tells
+/// them, some 10 ms, so a file that is not there is not asked for.
 #[derive(Debug)]
 pub struct LockTable {
-    rows: io::Result<Vec<(u64, u64, u32)>>,
+    rows: OnceLock<io::Result<Vec<(u64, u64, u32)>>>,
     /// Asked for only when something is held: it means looking at the open files of every process.
     openers: OnceLock<Vec<(u64, u64, u32)>>,
 }
 
-/// Reads the table of locks.
+/// The table of locks.
 #[must_use]
 pub fn flock_table() -> LockTable {
-    LockTable { rows: lock_rows(), openers: OnceLock::new() }
+    LockTable { rows: OnceLock::new(), openers: OnceLock::new() }
 }
 
 impl LockTable {
+    fn rows(&self) -> &io::Result<Vec<(u64, u64, u32)>> {
+        self.rows.get_or_init(lock_rows)
+    }
+
     /// The processes that hold a lock on a file: those that live and have it open, each once. Where the system shows none
     /// of them (another user's, another container's), the process that took the lock, which may be gone.
     #[must_use]
     pub fn holders(&self, file: &Stat) -> Vec<u32> {
-        let took: BTreeSet<u32> = self.rows.iter().flatten().filter_map(of(file)).collect();
+        let took: BTreeSet<u32> = self.rows().iter().flatten().filter_map(of(file)).collect();
         if file.ino == 0 || took.is_empty() {
             return vec![];
         }
@@ -109,7 +114,7 @@ impl LockTable {
     #[must_use]
     pub fn others(&self, file: &Stat) -> Option<Vec<u32>> {
         let own = std::process::id();
-        let mut took: Vec<u32> = self.rows.iter().flatten().filter_map(of(file)).collect();
+        let mut took: Vec<u32> = self.rows().iter().flatten().filter_map(of(file)).collect();
         took.swap_remove(took.iter().position(|pid| *pid == own).filter(|_| file.ino != 0)?);
         let mut living = self.living(file);
         living.remove(&own);
@@ -125,7 +130,7 @@ impl LockTable {
     /// Why nothing is known of locks, if that is so.
     #[must_use]
     pub fn unreadable(&self) -> Option<String> {
-        self.rows.as_ref().err().map(|e| format!("the system's table of locks cannot be read: {e}"))
+        self.rows().as_ref().err().map(|e| format!("the system's table of locks cannot be read: {e}"))
     }
 }
 

@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use serde::Serialize;
 use threadkeep_record::{ThreadId, UtcMillis};
@@ -41,33 +42,39 @@ impl std::fmt::Display for Holder {
     }
 }
 
-/// The writer locks of a home at one moment.
+/// The writer locks of a home.
+///
+/// The system's lock table is read when a thread is asked for that has a lock file, and then once: Linux waits for all
+/// of its processors before it tells it, 7 to 10 ms, which is more than all else that some commands do.
 #[derive(Debug, Default)]
 pub struct WriterLocks {
     folder: PathBuf,
-    held: HashMap<(u64, u64), LockRow>,
+    /// There is a thread's lock file.
+    any: bool,
+    held: OnceLock<HashMap<(u64, u64), LockRow>>,
 }
 
 impl WriterLocks {
-    /// Looks at the lock table once. Costs one directory look-up where the home has no lock folder.
+    /// Looks whether any thread has a lock file.
     #[must_use]
     pub fn read(home: &Path) -> Self {
         let folder = home.join("thread-writer-locks");
+        let of_thread = |name: &str| name.strip_suffix(".lock").is_some_and(|id| ThreadId::parse(id).is_ok());
         let any = std::fs::read_dir(&folder)
-            .is_ok_and(|mut d| d.any(|e| e.is_ok_and(|e| e.file_name().to_string_lossy().ends_with(".lock"))));
-        let rows = if any { platform::lock_table() } else { vec![] };
-        Self { folder, held: rows.into_iter().map(|r| ((device(r.major, r.minor), r.ino), r)).collect() }
+            .is_ok_and(|mut d| d.any(|e| e.is_ok_and(|e| of_thread(&e.file_name().to_string_lossy()))));
+        Self { folder, any, held: OnceLock::new() }
     }
 
     /// The process that writes the thread now.
     #[must_use]
     pub fn holder(&self, id: ThreadId) -> Option<Holder> {
-        if self.held.is_empty() {
+        if !self.any {
             return None;
         }
         let path = self.folder.join(format!("{id}.lock"));
         let stat = platform::identity(&path).ok()?;
-        let row = self.held.get(&(stat.dev, stat.ino))?;
+        let table = || platform::lock_table().into_iter().map(|r| ((device(r.major, r.minor), r.ino), r)).collect();
+        let row = self.held.get_or_init(table).get(&(stat.dev, stat.ino))?;
         Some(Holder {
             pid: row.pid,
             program: row.pid.and_then(platform::holder_facts),
