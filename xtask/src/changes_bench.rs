@@ -26,6 +26,8 @@ pub struct Options {
 
 const RUNS: usize = 7;
 const MANY: usize = 1000;
+/// Between two commands.
+const PAUSE: Duration = Duration::from_millis(50);
 
 struct Bench {
     threadkeep: Threadkeep,
@@ -123,6 +125,9 @@ impl Bench {
     /// Runs the command and checks that it did what it was to do.
     fn run(&self, args: &[&str], index: bool) -> Result<Duration> {
         let args: Vec<&str> = if index { args.to_vec() } else { [&["--no-index"], args].concat() };
+        // Files that changed just before cannot be told from such that change again, which costs another look. People do
+        // not type so fast.
+        std::thread::sleep(PAUSE);
         let mut command = self.threadkeep.on(&self.home, &args);
         let begun = Instant::now();
         let output = command.output().context("cannot run threadkeep")?;

@@ -67,10 +67,21 @@ pub(crate) fn trust(connection: &Connection, journal: Journal) -> rusqlite::Resu
     set(connection, "journal_size_limit", "4194304")?;
     // Each writing back of the log is synced twice; while a home is read for the first time, that was most of the time.
     set(connection, "wal_autocheckpoint", "8192")?;
-    set(connection, "cache_size", "-16384")?;
+    set(connection, "cache_size", READING)?;
     set(connection, "temp_store", "MEMORY")?;
     connection.set_prepared_statement_cache_capacity(64);
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false).map(drop)
+}
+
+/// Room for pages, in KiB with a minus sign. Whoever reads goes through most of them once, so the same memory is used
+/// again: what is touched for the first time costs more than reading a page.
+const READING: &str = "-256";
+/// Whoever writes comes back to many of them.
+const WRITING: &str = "-16384";
+
+/// Makes room for a transaction that writes.
+pub(crate) fn make_room(connection: &Connection) -> rusqlite::Result<()> {
+    set(connection, "cache_size", WRITING).map(drop)
 }
 
 /// Closes a file that is left alone. Where nothing is pending in its log, the empty log that opening it made goes too;

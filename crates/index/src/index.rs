@@ -1,6 +1,7 @@
 //! The index of one home, shared by threads.
 
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -8,7 +9,7 @@ use rusqlite::{Connection, Transaction, TransactionBehavior};
 use threadkeep_rollout::Home;
 use threadkeep_rollout::seam::{Disk as _, RealDisk};
 
-use crate::connection::Budget;
+use crate::connection::{self, Budget};
 use crate::database::Database;
 use crate::error::{Failure, IndexError, failure};
 use crate::file;
@@ -39,6 +40,16 @@ pub struct Index {
     state: Mutex<Option<Database>>,
     /// Beside `state`, so that asking waits for nobody.
     placed: Mutex<Placed>,
+    /// How often another database was opened in the place of one that was gone or damaged.
+    reopened: AtomicU64,
+}
+
+/// Tells one state of an index from others, as one handle sees them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct IndexVersion {
+    reopened: u64,
+    /// SQLite changes it when another connection has committed.
+    data: i64,
 }
 
 impl Index {
@@ -56,6 +67,7 @@ impl Index {
             paths: Paths::new(options.home.path()),
             placed: Mutex::new(database.placed.clone()),
             state: Mutex::new(Some(database)),
+            reopened: AtomicU64::new(0),
             options,
         })
     }
@@ -104,6 +116,18 @@ impl Index {
         })
     }
 
+    /// While it is the same, nobody else wrote anything.
+    ///
+    /// # Errors
+    ///
+    /// As [`IndexError`] says.
+    pub fn version(&self) -> Result<IndexVersion, IndexError> {
+        let data = self.run("asking whether it changed", |connection| {
+            connection.query_row("PRAGMA data_version", [], |r| r.get(0))
+        })?;
+        Ok(IndexVersion { reopened: self.reopened.load(Ordering::Relaxed), data })
+    }
+
     /// Where it is, and if in memory, why. May change when its file is removed, replaced or found to be damaged.
     #[must_use]
     pub fn place(&self) -> Placed {
@@ -134,6 +158,7 @@ impl Index {
         run: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T>,
     ) -> Result<T, IndexError> {
         self.with(action, |connection, budget| {
+            connection::make_room(connection)?;
             // The write lock comes first: a transaction that reads and then writes may find that it cannot.
             let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
             let result = run(&transaction)?;
@@ -163,6 +188,7 @@ impl Index {
             none => {
                 let opened = Database::open(self.options.home.path(), &self.options.place, budget)?;
                 *self.placed.lock() = opened.placed.clone();
+                self.reopened.fetch_add(1, Ordering::Relaxed);
                 none.insert(opened)
             }
         };
@@ -178,6 +204,7 @@ impl Index {
                 let why = WhyMemory::Damaged { path: path.clone(), problem: source.to_string() };
                 *database = Database::in_memory(why)?;
                 *self.placed.lock() = database.placed.clone();
+                self.reopened.fetch_add(1, Ordering::Relaxed);
                 Err(IndexError::Damaged { path, action, source })
             }
             Failure::Other => Err(IndexError::Sqlite { path, action, source }),

@@ -24,6 +24,6 @@ mod threads;
 
 pub use edges::{EdgeStatus, SpawnEdge};
 pub use error::IndexError;
-pub use index::{Index, IndexOptions};
+pub use index::{Index, IndexOptions, IndexVersion};
 pub use place::{IndexPlace, Journal, Placed, WhyMemory};
 pub use schema::SchemaVersion;

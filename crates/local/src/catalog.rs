@@ -1,19 +1,21 @@
 //! One look at a home: its rollout files grouped by thread, its names, and Codex's database beside them.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Mutex;
 
-use threadkeep_index::IndexPlace;
+use threadkeep_index::listed::Outline;
+use threadkeep_index::{IndexPlace, IndexVersion};
 use threadkeep_record::ThreadId;
 use threadkeep_rollout::home::Home;
 use threadkeep_rollout::locks::WriterLocks;
-use threadkeep_rollout::name_index::NameIndex;
+use threadkeep_rollout::name_index::{FILE, NameIndex};
 use threadkeep_rollout::par;
+use threadkeep_rollout::sight::{Beside, Sight};
 use threadkeep_rollout::walk::{FileEntry, Place, Remember, Walk, WalkProblem, Wanted, walk_with};
 
 use crate::codex_state::{CodexState, DbRow};
-use crate::kept::Kept;
+use crate::kept::{IdHashing, Kept};
 
 /// The files that carry one thread id in their names.
 #[derive(Debug, Clone)]
@@ -78,6 +80,8 @@ pub struct Catalog {
     pub apart: HashSet<ThreadId>,
     /// The threads that were looked for, where not all were; only threads that the index did not know are told beside.
     pub(crate) partial: Option<HashSet<ThreadId>>,
+    /// What the look rested on, where that can be told.
+    sight: Option<(Sight, IndexVersion)>,
     /// Threads of which only a row is left.
     pub ghosts: HashMap<ThreadId, DbRow>,
     /// What a person should know.
@@ -120,21 +124,21 @@ impl Catalog {
         let path = home.path();
         let looked_ns = now_ns();
         let mut kept = Kept::open(home, index?);
-        let ((mut db, loaded), (known, names)) = par::both(
-            || (CodexState::open(path, sqlite_home.map(PathBuf::as_path)), kept.listing()),
-            || (kept.folders(), NameIndex::read(path)),
+        let beside = beside(home, sqlite_home);
+        let version = kept.index()?.version().ok()?;
+        // What is asked of the index comes one after the other: two that ask it at once would wait for each other.
+        let ((outline, known), (mut db, names)) = par::both(
+            || (kept.index().and_then(|index| index.outline::<IdHashing>().ok()), kept.folders()),
+            || (CodexState::open(path, sqlite_home.map(PathBuf::as_path)), NameIndex::read(path)),
         );
-        kept.load(loaded);
-        if !kept.is_whole() {
-            return None;
-        }
+        let Outline { ids: there, parents, .. } = outline.filter(|o| o.whole)?;
         let known = known?;
         let mut wanted: HashSet<ThreadId> = ids.iter().copied().collect();
         let edges = db.edges().into_iter().map(|(parent, child)| (child, parent));
         let set = kept.index().and_then(|index| index.all_edges().ok()).unwrap_or_default();
         let set = set.iter().map(|edge| (edge.child, edge.parent));
         let mut children: HashMap<ThreadId, Vec<ThreadId>> = HashMap::new();
-        for (child, parent) in kept.parents().chain(edges).chain(set) {
+        for (child, parent) in parents.iter().copied().chain(edges).chain(set) {
             children.entry(parent).or_default().push(child);
         }
         let mut level = ids.to_vec();
@@ -144,12 +148,31 @@ impl Catalog {
         }
         let family: Vec<ThreadId> = wanted.iter().copied().collect();
         wanted.extend(kept.dependents(&family)?);
-        let ids = kept.ids();
-        let has = |id: ThreadId| ids.contains(&id);
+        let has = |id: ThreadId| there.contains(&id);
         let some = Wanted { ids: &wanted, known: &has };
         let walked = walk_with(path, Remember::Some(&known, some));
+        let sight = Sight::of(path, &known, &walked, beside, looked_ns).map(|sight| (sight, version));
+        let told = wanted.iter().copied().chain(walked.files.iter().filter_map(|f| f.name.id));
+        let told: BTreeSet<ThreadId> = told.collect();
+        kept.load_some(&told.into_iter().collect::<Vec<_>>(), parents);
+        if !kept.is_whole() {
+            return None;
+        }
         let found = Found { walked, names, db, ids: family, looked_ns, partial: Some(wanted) };
-        Some(Self::of(home, kept, found))
+        Some(Self { sight, ..Self::of(home, kept, found) })
+    }
+
+    /// Whether another look would find the same; what stands for itself is read again then.
+    pub(crate) fn stands(&mut self, sqlite_home: Option<&PathBuf>) -> bool {
+        let version = self.kept.index().and_then(|index| index.version().ok());
+        let now = beside(&self.home, sqlite_home);
+        let stands =
+            self.sight.as_ref().is_some_and(|(sight, then)| version.as_ref() == Some(then) && sight.stands(&now));
+        if stands {
+            self.locks = WriterLocks::read(self.home.path());
+            self.apart = crate::change::apart::read(self.home.path());
+        }
+        stands
     }
 
     /// Looks at a home: files, names, locks, Codex's database and the index side by side.
@@ -208,10 +231,12 @@ impl Catalog {
         }
         let groups = group(&files);
         match partial {
-            None => kept.settle(&groups, &files),
+            None => {
+                kept.settle(&groups, &files);
+                kept.new_folders = folders;
+            }
             Some(_) => kept.settle_some(&groups, &files),
         }
-        kept.new_folders = folders;
         let known = |id: &ThreadId| groups.binary_search_by(|g| order(g.id).cmp(&order(Some(*id)))).is_ok();
         let gone: Vec<ThreadId> = ids.into_iter().filter(|id| !known(id)).collect();
         let ghosts = if gone.is_empty() { HashMap::new() } else { db.rows(&gone) };
@@ -230,6 +255,7 @@ impl Catalog {
             apart: crate::change::apart::read(path),
             db: Mutex::new(db),
             partial,
+            sight: None,
             ghosts,
             notes,
         }
@@ -288,6 +314,20 @@ impl Catalog {
     pub fn late_notes(&self) -> Vec<String> {
         std::mem::take(&mut self.db.lock().unwrap_or_else(std::sync::PoisonError::into_inner).notes)
     }
+}
+
+/// The files that a look reads beside the rollouts and the index.
+fn beside(home: &Home, sqlite_home: Option<&PathBuf>) -> Beside {
+    let databases = CodexState::databases(home.path(), sqlite_home.map(PathBuf::as_path));
+    let logged = databases.into_iter().flat_map(|path| {
+        let with = |suffix: &str| {
+            let mut name = path.clone().into_os_string();
+            name.push(suffix);
+            PathBuf::from(name)
+        };
+        [with("-wal"), with("-journal"), path]
+    });
+    Beside::look(logged.chain([home.path().join(FILE)]))
 }
 
 fn now_ns() -> i64 {

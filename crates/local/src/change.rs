@@ -18,9 +18,9 @@ mod relations;
 mod steps;
 pub mod trash;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -36,6 +36,7 @@ use threadkeep_store::{Archived, Clock, SystemClock};
 pub use apply::{Outcome, Unfinished};
 pub use plan::{Decision, Plan, PlannedFile, PlannedThread};
 
+use crate::catalog::Catalog;
 use crate::thread_store::CodexWriteError;
 
 /// What is done to threads.
@@ -222,6 +223,37 @@ pub struct Changer {
     pub patience: Duration,
     /// Entries of the trash that are meant, for threads of which it holds several; of others the newest is restored.
     pub entries: BTreeMap<ThreadId, String>,
+    /// The look that a plan was made from.
+    pub last: LastLook,
+}
+
+/// The last look at a home and the threads that it was for: what is planned may be done from it, if all that it rested on
+/// is as it was then.
+#[derive(Clone, Default)]
+pub struct LastLook(Arc<Mutex<Option<Looked>>>);
+
+type Looked = (HashSet<ThreadId>, Catalog);
+
+impl std::fmt::Debug for LastLook {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("LastLook")
+    }
+}
+
+impl LastLook {
+    fn put(&self, ids: impl Iterator<Item = ThreadId>, catalog: Catalog) {
+        *self.lock() = Some((ids.collect(), catalog));
+    }
+
+    /// Takes it, if it was for these threads.
+    fn take(&self, ids: &[ThreadId]) -> Option<Catalog> {
+        let (of, catalog) = self.lock().take()?;
+        ids.iter().all(|id| of.contains(id)).then_some(catalog)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Looked>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl Changer {
@@ -230,6 +262,6 @@ impl Changer {
     pub fn new(home: Home, sqlite_home: Option<PathBuf>, index: Option<IndexPlace>) -> Self {
         let patience = Duration::from_secs(3);
         let (disk, clock) = (Arc::new(RealDisk), Arc::new(SystemClock));
-        Self { home, sqlite_home, index, disk, clock, patience, entries: BTreeMap::new() }
+        Self { home, sqlite_home, index, disk, clock, patience, entries: BTreeMap::new(), last: LastLook::default() }
     }
 }

@@ -12,6 +12,7 @@ use threadkeep_index::{Index, IndexError, IndexOptions, IndexPlace, Placed, WhyM
 use threadkeep_record::{SourceClass, ThreadId, UtcMillis};
 use threadkeep_rollout::home::Home;
 use threadkeep_rollout::par;
+use threadkeep_rollout::sight;
 use threadkeep_rollout::walk::{FileEntry, FolderMark, FolderNames};
 use threadkeep_store::Thread;
 
@@ -23,27 +24,19 @@ pub(crate) const PATIENCE: Duration = Duration::from_millis(50);
 
 /// A folder that changed so shortly before the look may change again without another time.
 pub(crate) fn is_settled(mark: &FolderMark, looked_ns: i64) -> bool {
-    !is_racy_time(mark.mtime_ns, mark.ctime_ns, looked_ns)
+    !sight::is_racy(mark.mtime_ns, mark.ctime_ns, looked_ns)
 }
 
-/// A file that changed so shortly before it was looked at may change again without another time or size: the system's
-/// clock for files goes in ticks of up to 10 ms, and some file systems keep whole or even seconds only.
+/// The same of a file that was looked at.
 pub(crate) fn is_racy(file: &FileEntry, looked_ns: i64) -> bool {
-    is_racy_time(file.mtime_ns, file.ctime_ns, looked_ns)
-}
-
-fn is_racy_time(mtime_ns: i64, ctime_ns: i64, looked_ns: i64) -> bool {
-    const SECOND: i64 = 1_000_000_000;
-    let coarse = mtime_ns % SECOND == 0 && ctime_ns % SECOND == 0;
-    let window = if coarse { 2 * SECOND } else { SECOND / 50 };
-    mtime_ns.max(ctime_ns) > looked_ns - window
+    sight::is_racy(file.mtime_ns, file.ctime_ns, looked_ns)
 }
 
 /// Previews are kept up to so many bytes.
 const PREVIEW: usize = 64 << 10;
 
-/// Very many ids that are asked for very often.
-pub(crate) type Ids = HashSet<ThreadId, BuildHasherDefault<IdHasher>>;
+/// For very many ids that are asked for very often.
+pub(crate) type IdHashing = BuildHasherDefault<IdHasher>;
 
 /// Takes the end of an id for its hash: the part that was chosen at random. Ids that were chosen to collide cost time.
 #[derive(Debug, Default)]
@@ -88,6 +81,8 @@ pub struct Kept {
     /// Why there is none.
     why_none: String,
     listing: Listing,
+    /// Who started whom, where only some threads are in the listing.
+    parents: Option<Vec<(ThreadId, ThreadId)>>,
     facets: HashMap<i64, Facet>,
     /// For each group of the catalog its place in the listing; `NONE` where its files are not those it was made from.
     at: Vec<u32>,
@@ -132,6 +127,7 @@ impl Kept {
             index: None,
             why_none: why.into(),
             listing: Listing::default(),
+            parents: None,
             facets: HashMap::new(),
             at: Vec::new(),
             gone: Vec::new(),
@@ -170,6 +166,13 @@ impl Kept {
             // Another process may be making it: it can be written to later, and tells nothing now.
             Some(Err(e)) => self.why_none = e.to_string(),
         }
+    }
+
+    /// Reads what is needed of some threads, where who started whom was read of all.
+    pub(crate) fn load_some(&mut self, ids: &[ThreadId], parents: Vec<(ThreadId, ThreadId)>) {
+        let listing = self.index.as_ref().map(|index| index.listing_of(ids));
+        self.load(listing);
+        self.parents = Some(parents);
     }
 
     /// Where it is to be; `None` where none is wanted.
@@ -226,14 +229,11 @@ impl Kept {
         }
     }
 
-    /// The threads that have a row, of their files as they are or as they were.
-    pub(crate) fn ids(&self) -> Ids {
-        self.listing.threads.iter().map(|l| l.thread).collect()
-    }
-
     /// Who started whom, by the headers that were read; also of threads that are gone since.
     pub(crate) fn parents(&self) -> impl Iterator<Item = (ThreadId, ThreadId)> + '_ {
-        self.listing.threads.iter().filter_map(|l| Some((l.thread, l.parent?)))
+        let listed = self.listing.threads.iter().filter(|_| self.parents.is_none());
+        let listed = listed.filter_map(|l| Some((l.thread, l.parent?)));
+        self.parents.iter().flatten().copied().chain(listed)
     }
 
     /// Holds the rows of some neighbouring groups against the files.
@@ -289,9 +289,19 @@ impl Kept {
 
     /// The threads of which some row says something of these, beside its own; `None` where that cannot be told.
     pub(crate) fn dependents(&self, of: &[ThreadId]) -> Option<Vec<ThreadId>> {
-        let rows: HashSet<i64> = self.index.as_ref()?.dependents(of).ok()?.into_iter().collect();
-        let threads = self.listing.threads.iter();
-        Some(threads.filter(|l| rows.contains(&l.row)).map(|l| l.thread).collect())
+        #[derive(Deserialize)]
+        struct Of {
+            thread: Id,
+        }
+        #[derive(Deserialize)]
+        struct Id {
+            id: Option<ThreadId>,
+        }
+        let Some(index) = &self.index else { return Some(vec![]) };
+        // A row that is gone meanwhile has another number now.
+        let rows = index.rows(&index.dependents(of).ok()?).ok()?;
+        let id = |row: Option<(String, _)>| serde_json::from_str::<Of>(&row?.0).ok()?.thread.id;
+        rows.into_iter().map(id).collect()
     }
 
     /// The row of a group, where its files are as they were and enough of them was read for it.

@@ -17,6 +17,7 @@ mod platform;
 pub mod records;
 pub mod reverse;
 pub mod seam;
+pub mod sight;
 pub mod sim;
 pub mod source;
 pub mod tail;

@@ -97,6 +97,19 @@ pub(crate) fn next<'l>(list: &mut &'l [u8]) -> Next<'l> {
     Next::Name(name, &whole[..whole.len() - list.len()])
 }
 
+/// The thread of the next name, if it is one that can be spelt again, and its length; for those who pass over most names.
+pub(crate) fn peek(list: &[u8]) -> Option<(ThreadId, usize)> {
+    let length = 1
+        + TIME
+        + match list.first()? {
+            1..=3 => 16,
+            4..=6 => 32,
+            _ => return None,
+        };
+    let id = list.get(..length)?[1 + TIME..].first_chunk::<16>()?;
+    Some((ThreadId::from_bytes(*id), length))
+}
+
 /// Whether a name is one in the folder itself. Those that are spelt again always are.
 pub(crate) fn is_plain(name: &CStr) -> bool {
     let name = name.to_bytes();

@@ -10,7 +10,7 @@ use crate::packed::{open, put_from, seal, take_bytes, take_from};
 use crate::text::bytes::{put, take};
 
 /// Threads of a new block, and how many one may come to have.
-const THREADS: usize = 256;
+pub(super) const THREADS: usize = 256;
 const MOST: usize = 512;
 
 /// Where the block begins that ids before all others are in.
@@ -46,6 +46,53 @@ fn pack<'l>(threads: impl Iterator<Item = &'l Listed>) -> Vec<u8> {
 /// The id that a block begins with. One of another length is of no release, and its block is never asked for.
 pub(super) fn first(bytes: &[u8]) -> Option<ThreadId> {
     bytes.try_into().ok().map(ThreadId::from_bytes)
+}
+
+/// Gives the threads of all blocks in the order of their ids.
+pub(super) fn each(connection: &Connection, sink: impl FnMut(Listed)) -> rusqlite::Result<()> {
+    within(connection, |_, _| true, sink)
+}
+
+/// The same of some threads, whose ids are in order. Blocks without any of them are not read.
+pub(super) fn some(connection: &Connection, ids: &[ThreadId], mut sink: impl FnMut(Listed)) -> rusqlite::Result<()> {
+    let any = |first: ThreadId, end: Option<ThreadId>| {
+        let next = ids.get(ids.partition_point(|id| *id < first));
+        next.is_some_and(|id| end.is_none_or(|end| *id < end))
+    };
+    within(connection, any, |l| {
+        if ids.binary_search(&l.thread).is_ok() {
+            sink(l);
+        }
+    })
+}
+
+/// Gives the threads of the blocks whose range of ids `wanted` takes: from an id up to another or without an end.
+fn within(
+    connection: &Connection,
+    wanted: impl Fn(ThreadId, Option<ThreadId>) -> bool,
+    mut sink: impl FnMut(Listed),
+) -> rusqlite::Result<()> {
+    let mut statement = connection.prepare_cached("SELECT first FROM listed ORDER BY first")?;
+    let firsts: Vec<Vec<u8>> = statement.query_map([], |r| r.get(0))?.collect::<rusqlite::Result<_>>()?;
+    let firsts: Vec<ThreadId> = firsts.iter().filter_map(|bytes| first(bytes)).collect();
+    let mut statement = connection.prepare_cached("SELECT threads FROM listed WHERE first = ?1")?;
+    for (i, first) in firsts.iter().enumerate() {
+        let end = firsts.get(i + 1).copied();
+        if !wanted(*first, end) {
+            continue;
+        }
+        let mut rows = statement.query([first.as_bytes()])?;
+        let Some(r) = rows.next()? else { continue };
+        let mut last = None;
+        unpack(r.get_ref(0)?.as_blob().unwrap_or(&[]), &mut |l| {
+            // Threads that belong to a block are in no other.
+            if l.thread >= *first && end.is_none_or(|end| l.thread < end) && last < Some(l.thread) {
+                last = Some(l.thread);
+                sink(l);
+            }
+        });
+    }
+    Ok(())
 }
 
 /// Gives the threads of a block in their order. One that is damaged has none.

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use threadkeep_index::Index;
 use threadkeep_record::ThreadId;
+use threadkeep_rollout::locks::WriterLocks;
 use threadkeep_rollout::name_index::{FILE, NameFile, NameLock};
 use threadkeep_rollout::seam::Disk;
 use threadkeep_rollout::writer_lock::{LockError, WriterLock};
@@ -109,6 +110,11 @@ impl Changer {
     /// A look at the home for what is done to some threads. A thread that no file is named after may be one that only a
     /// header names, and that takes all files.
     pub(super) fn look_at(&self, kind: ChangeKind, ids: &[ThreadId]) -> Catalog {
+        if let Some(mut last) = self.last.take(ids)
+            && last.stands(self.sqlite_home.as_ref())
+        {
+            return last;
+        }
         let catalog = self.look_for(ids);
         if kind == ChangeKind::Restore || ids.iter().all(|id| catalog.group(*id).is_some()) {
             return catalog;
@@ -132,7 +138,9 @@ impl Changer {
             }
         }
         // The look comes behind the locks: what is found then stays so.
-        let catalog = self.look_at(kind, ids);
+        let mut catalog = self.look_at(kind, ids);
+        // We are who holds them; to be told so costs more than the rest of the change.
+        catalog.locks = WriterLocks::default();
         let trash = Trash::read(&*self.disk, self.home.path());
         let look = Look::new(self, &catalog, trash.as_ref().map_err(ToString::to_string));
         let needing = match kind {

@@ -115,6 +115,8 @@ impl Changer {
         if let (Err(e), ChangeKind::Delete | ChangeKind::Restore) = (&trash, kind) {
             notes.push(format!("cannot read the trash: {e}"));
         }
+        // Descendants were looked at as what was asked for.
+        self.last.put(threads.iter().map(|t| t.id), catalog);
         Plan { kind, threads, notes }
     }
 }

@@ -1,5 +1,6 @@
 //! Who was started by whom in a home, and whose history needs whose files.
 
+use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 
 use threadkeep_index::listed::Known;
@@ -28,6 +29,8 @@ pub struct Relations<'c> {
     children: BTreeMap<ThreadId, BTreeSet<ThreadId>>,
     /// Threads that were read, by a rollout that their history continues.
     needing: HashMap<ThreadId, Vec<ThreadId>>,
+    /// All threads by such a rollout, where the index failed when it was asked.
+    read: OnceCell<HashMap<ThreadId, Vec<ThreadId>>>,
 }
 
 impl<'c> Relations<'c> {
@@ -62,7 +65,7 @@ impl<'c> Relations<'c> {
         parents.into_iter().for_each(|(child, parent)| {
             children.entry(parent).or_default().insert(child);
         });
-        Self { catalog, children, needing }
+        Self { catalog, children, needing, read: OnceCell::new() }
     }
 
     /// All threads below a thread, the nearest first, itself left out; only those that are in the home.
@@ -99,7 +102,12 @@ impl<'c> Relations<'c> {
         let mut all: BTreeSet<ThreadId> = read.filter(|other| *other != id).collect();
         // The index tells who says anything of this thread; whether it is their history, their headers tell.
         let asked: Vec<ThreadId> = rollouts.iter().copied().collect();
-        let hinted = self.catalog.kept.dependents(&asked).unwrap_or_default();
+        let Some(hinted) = self.catalog.kept.dependents(&asked) else {
+            // Where it cannot tell, they all are asked.
+            let others = rollouts.iter().filter_map(|r| self.by_base().get(r)).flatten();
+            all.extend(others.filter(|other| **other != id));
+            return all;
+        };
         for other in hinted.into_iter().filter(|other| *other != id) {
             let Some(group) = self.catalog.group(other) else {
                 // One that was not looked for says something of a segment, which only a history does.
@@ -113,6 +121,21 @@ impl<'c> Relations<'c> {
             }
         }
         all
+    }
+}
+
+impl Relations<'_> {
+    /// All threads of the look by the rollouts that their histories continue; read once.
+    fn by_base(&self) -> &HashMap<ThreadId, Vec<ThreadId>> {
+        self.read.get_or_init(|| {
+            let groups: Vec<&Group> = self.catalog.groups.iter().collect();
+            let mut by: HashMap<ThreadId, Vec<ThreadId>> = HashMap::new();
+            for told in par::map(&groups, |group| tell(self.catalog, group)) {
+                let Some(id) = told.id else { continue };
+                told.bases.into_iter().for_each(|base| by.entry(base).or_default().push(id));
+            }
+            by
+        })
     }
 }
 

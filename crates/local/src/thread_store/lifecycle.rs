@@ -11,7 +11,7 @@ use threadkeep_store::{Archived, StoreResult, StoredThread, ThreadOutcome, Threa
 use super::writing::lock_error;
 use super::{Inner, internal, invalid};
 use crate::change::moves::MoveError;
-use crate::change::{ChangeError, ChangeKind, Changer};
+use crate::change::{ChangeError, ChangeKind, Changer, LastLook};
 
 /// A change that was not done, as the contract tells it.
 fn change_error(e: ChangeError) -> ThreadStoreError {
@@ -48,6 +48,7 @@ impl Inner {
             clock: Arc::clone(&self.clock),
             patience: self.patience,
             entries: BTreeMap::new(),
+            last: LastLook::default(),
         }
     }
 
