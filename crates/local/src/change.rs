@@ -14,7 +14,7 @@ mod emptying;
 pub mod journal;
 pub mod moves;
 mod plan;
-mod relations;
+pub(crate) mod relations;
 mod steps;
 pub mod trash;
 

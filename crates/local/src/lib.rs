@@ -27,6 +27,8 @@ pub use list::{IndexState, IndexUse, ListOptions, ListPage, LocalStore, RowsFrom
 pub use lookup::{LookupError, OpenThread};
 pub use search::{OfEach, SearchError, SearchOptions, SearchPage};
 pub use stats::Stats;
-pub use thread_store::{LocalOptions, LocalThreadStore, NamePlace, RevertPlan, RevertedFile};
+pub use thread_store::{
+    LocalOptions, LocalThreadStore, NamePlace, RevertPlan, RevertedFile, UnrevertPlan, UnrevertedFile,
+};
 pub use threadkeep_index::IndexPlace;
 pub use why::{Why, WhyOptions};

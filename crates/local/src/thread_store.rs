@@ -11,6 +11,7 @@ mod model_context;
 mod pages;
 mod registry;
 mod revert;
+mod unrevert;
 mod update;
 mod writing;
 
@@ -36,6 +37,7 @@ use crate::list::LocalStore;
 pub(crate) use codex_write::{CodexDb, CodexWriteError};
 use registry::Registry;
 pub use revert::{RevertPlan, RevertedFile};
+pub use unrevert::{UnrevertPlan, UnrevertedFile};
 use writing::Live;
 pub(crate) use writing::lock_note;
 
@@ -184,6 +186,26 @@ impl LocalThreadStore {
     /// Reverts a thread as planned, into the file that the plan names. Whether it still can be is looked at again.
     pub async fn revert_as_planned(&self, plan: RevertPlan) -> StoreResult<StoredThread> {
         self.blocking(move |inner| inner.revert(&plan)).await
+    }
+
+    /// What taking back the last revert of a thread would do; nothing is changed. Refused where anything was said behind
+    /// it, where a fork refers to it, and where someone writes the thread.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidRequest` with the reason.
+    pub fn plan_unrevert(&self, thread_id: ThreadId) -> StoreResult<UnrevertPlan> {
+        self.inner.plan_unrevert(thread_id)
+    }
+
+    /// Takes back a revert as planned. Whether it still can be is looked at again.
+    ///
+    /// # Errors
+    ///
+    /// As [`plan_unrevert`](Self::plan_unrevert); where a file or Codex's database cannot be changed, the thread is as
+    /// it was.
+    pub async fn unrevert_as_planned(&self, plan: UnrevertPlan) -> StoreResult<StoredThread> {
+        self.blocking(move |inner| inner.unrevert(&plan)).await
     }
 
     /// Runs work on files beside the runtime's own threads.

@@ -14,8 +14,11 @@ pub struct RevertArgs {
     /// The thread: id, unique prefix of one, or name
     pub thread: String,
     /// The first turn that is taken back (number or id); all behind it are, too
-    #[arg(long, value_name = "TURN")]
-    pub before_turn: String,
+    #[arg(long, value_name = "TURN", required_unless_present = "undo")]
+    pub before_turn: Option<String>,
+    /// Instead take the last revert back: its turns count again. Only while nothing was said behind it
+    #[arg(long, conflicts_with = "before_turn")]
+    pub undo: bool,
     /// Only show what would be done
     #[arg(long)]
     pub dry_run: bool,

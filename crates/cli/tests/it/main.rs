@@ -45,6 +45,7 @@ mod show;
 mod state;
 mod stats;
 mod times;
+mod unrevert;
 mod why;
 mod write_db;
 mod write_disk;

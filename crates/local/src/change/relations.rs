@@ -125,6 +125,13 @@ impl<'c> Relations<'c> {
 }
 
 impl Relations<'_> {
+    /// Whether the history of a thread continues this very rollout.
+    #[must_use]
+    pub fn continues(&self, other: ThreadId, rollout: ThreadId) -> bool {
+        // One that cannot be looked at may.
+        self.catalog.group(other).is_none_or(|group| tell(self.catalog, group).bases.contains(&rollout))
+    }
+
     /// All threads of the look by the rollouts that their histories continue; read once.
     fn by_base(&self) -> &HashMap<ThreadId, Vec<ThreadId>> {
         self.read.get_or_init(|| {

@@ -259,7 +259,7 @@ impl Inner {
     }
 
     /// A path of the home as Codex's database has it: in the spelling of the home that is there.
-    fn as_codex_spells(&self, old: &str, path: &Path) -> String {
+    pub(super) fn as_codex_spells(&self, old: &str, path: &Path) -> String {
         let relative = self.home.relative(path);
         let home = std::fs::canonicalize(self.home.path()).unwrap_or_else(|_| self.home.path().to_owned());
         let mut above = Path::new(old).ancestors().skip(1);

@@ -27,7 +27,7 @@ pub enum Context {
 /// A store over the home.
 pub struct Ours<'s> {
     stage: &'s Stage,
-    store: Arc<dyn ThreadStore>,
+    store: Arc<LocalThreadStore>,
     cwd: PathBuf,
 }
 
@@ -35,6 +35,10 @@ impl<'s> Ours<'s> {
     pub fn open(stage: &'s Stage, home: &Path, cwd: &Path) -> Self {
         let store = Arc::new(LocalThreadStore::open(LocalOptions::new(home)));
         Self { stage, store, cwd: cwd.to_owned() }
+    }
+
+    fn shared(&self) -> Arc<dyn ThreadStore> {
+        Arc::<LocalThreadStore>::clone(&self.store)
     }
 
     pub fn wait<T>(&self, work: impl Future<Output = StoreResult<T>>) -> StoreResult<T> {
@@ -51,15 +55,14 @@ impl<'s> Ours<'s> {
 
     pub fn create(&self, mode: HistoryMode) -> Result<(LiveThread, Talk)> {
         let id = new_thread_id();
-        let live =
-            self.wait(LiveThread::create(Arc::clone(&self.store), self.params(id, mode), Arc::new(SystemClock)))?;
+        let live = self.wait(LiveThread::create(self.shared(), self.params(id, mode), Arc::new(SystemClock)))?;
         Ok((live, Talk::new(id, mode)))
     }
 
     pub fn resume(&self, id: ThreadId) -> StoreResult<LiveThread> {
         let metadata = HostMetadata { cwd: Some(self.cwd.clone()), ..HostMetadata::default() };
         let params = ResumeThread { thread_id: id, rollout_path: None, archived: Archived::Excluded, metadata };
-        self.wait(LiveThread::resume(Arc::clone(&self.store), params, Arc::new(SystemClock)))
+        self.wait(LiveThread::resume(self.shared(), params, Arc::new(SystemClock)))
     }
 
     /// A whole turn, made durable.
@@ -95,6 +98,12 @@ impl<'s> Ours<'s> {
     /// Takes a turn back, and what is behind it.
     pub fn revert(&self, id: ThreadId, before_turn: &str) -> StoreResult<StoredThread> {
         self.wait(self.store.revert_thread(id, before_turn.to_owned()))
+    }
+
+    /// Takes the last revert back.
+    pub fn unrevert(&self, id: ThreadId) -> StoreResult<StoredThread> {
+        let plan = self.store.plan_unrevert(id)?;
+        self.wait(self.store.unrevert_as_planned(plan))
     }
 
     pub fn rename(&self, id: ThreadId, name: Option<&str>) -> StoreResult<StoredThread> {

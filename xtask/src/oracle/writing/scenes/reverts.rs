@@ -58,6 +58,7 @@ pub fn run(stage: &Stage, _: Extent, checks: &mut Checks) -> Result<()> {
         talks.push(fork);
     }
 
+    undone_here(&home, &ours, checks, &mut talks)?;
     for round in 1..=2 {
         let when = format!("reverted here, round {round}");
         let before = home.databases()?;
@@ -112,6 +113,30 @@ pub fn run(stage: &Stage, _: Extent, checks: &mut Checks) -> Result<()> {
     drop(theirs);
     talks.iter().for_each(|talk| ours.check(checks, "begun again", talk));
     never_opened_there(&home, &ours, checks)
+}
+
+/// Reverts that are taken back leave nothing that Codex could notice.
+fn undone_here(home: &Home<'_>, ours: &Ours<'_>, checks: &mut Checks, talks: &mut [Talk]) -> Result<()> {
+    const WHEN: &str = "reverted here and undone";
+    let before = home.databases()?;
+    for talk in &mut *talks {
+        let whole = talk.clone();
+        reverted_here(ours, checks, WHEN, talk, 2)?;
+        checks.works(format!("{WHEN}: {}", talk.id), ours.unrevert(talk.id).map_err(Into::into));
+        *talk = whole;
+        ours.check(checks, WHEN, talk);
+    }
+    checks.same(format!("{WHEN}: changes of Codex's databases"), before.changes(&home.databases()?), BTreeSet::new());
+    let mut theirs = home.theirs()?;
+    for talk in &mut *talks {
+        theirs.check(checks, WHEN, talk);
+        let turn = theirs.turn(checks, WHEN, talk, "asked behind an undone revert");
+        checks.works(format!("{WHEN}: turn of {} there", talk.id), turn);
+        theirs.check(checks, WHEN, talk);
+    }
+    drop(theirs);
+    talks.iter().for_each(|talk| ours.check(checks, WHEN, talk));
+    Ok(())
 }
 
 /// Threads that Codex never saw before they were reverted: it has no row of them. It goes on with the whole context, and
