@@ -364,3 +364,56 @@ fn group(files: &[FileEntry]) -> Vec<Group> {
     }
     groups
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use threadkeep_index::{Index, IndexOptions};
+
+    use super::*;
+    use crate::fill::{Apply, rebuild};
+
+    /// What was looked at for some threads stands until something of it changes.
+    #[test]
+    fn a_look_stands_while_nothing_changes() {
+        let dir = tempfile::tempdir().unwrap();
+        let home = Home::new(dir.path().to_owned());
+        let id = |n: u32| ThreadId::parse(&format!("01990000-0000-7000-8000-{n:012x}")).unwrap();
+        let path = |n: u32| format!("sessions/2026/08/20/rollout-2026-08-20T01-10-00-{}.jsonl", id(n));
+        std::fs::create_dir_all(dir.path().join("sessions/2026/08/20")).unwrap();
+        for n in 1..5 {
+            let text = format!(r#"{{"id":"{}","timestamp":"2026-08-20T01:10:00Z","instructions":null}}"#, id(n));
+            std::fs::write(dir.path().join(path(n)), text + "\n").unwrap();
+        }
+        // What changed just before may change again without a trace.
+        let settle = || std::thread::sleep(Duration::from_millis(40));
+        let place = IndexPlace::Home;
+        let look = || Catalog::open_for(&home, None, Some(&place), &[id(1)]);
+        settle();
+        assert!(!look().stands(None), "there is no index");
+        let options = IndexOptions { home: home.clone(), place: place.clone(), busy: Duration::from_secs(5) };
+        let index = Index::open(options).unwrap();
+        rebuild(&Catalog::open(&home, None, Some(&place)), Apply::Yes).unwrap();
+        settle();
+        let known = look();
+        assert!(known.partial.is_some() && known.files.len() == 1, "{:?}", known.files);
+        type Change<'c> = (&'c str, Box<dyn Fn() + 'c>);
+        let write = |path: &str, text: &str| std::fs::write(dir.path().join(path), text).unwrap();
+        let changes: [Change<'_>; 6] = [
+            ("the file", Box::new(|| write(&path(1), "longer than it was\n"))),
+            ("a new file", Box::new(|| write(&path(9), "new\n"))),
+            ("a root", Box::new(|| std::fs::create_dir(dir.path().join("archived_sessions")).unwrap())),
+            ("names", Box::new(|| write(FILE, "{}\n"))),
+            ("a database", Box::new(|| write("state_5.sqlite", "not one"))),
+            ("the index", Box::new(|| index.upsert_edge(id(1), id(2), threadkeep_index::EdgeStatus::Open).unwrap())),
+        ];
+        for (what, change) in changes {
+            let mut before = look();
+            assert!(before.stands(None) && before.stands(None), "before {what}");
+            change();
+            assert!(!before.stands(None), "{what}");
+            settle();
+        }
+    }
+}

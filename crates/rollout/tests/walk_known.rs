@@ -1,11 +1,12 @@
 //! A walk that remembers folders tells the same as one that does not.
 #![cfg(unix)]
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use threadkeep_rollout::walk::{FolderNames, Remember, Walk, named, walk, walk_with};
+use threadkeep_record::ThreadId;
+use threadkeep_rollout::walk::{FolderNames, Remember, Walk, Wanted, named, walk, walk_with};
 
 fn name(n: u32) -> String {
     format!("rollout-2026-03-01T10-00-00-01990000-0000-7000-8000-{n:012x}.jsonl")
@@ -133,4 +134,43 @@ fn files_are_found_by_the_id_in_their_names() {
     fs::write(home.join("sessions/2026/04").join(name(1)), "x").unwrap();
     fs::remove_file(home.join("sessions/2026/03/01").join(name(1))).unwrap();
     assert_eq!((find(1, &known), find(2, &known), find(3, &known)), (2, 1, 1));
+}
+
+/// A walk for some threads tells their files and those of threads that nobody knows, also where a folder changed.
+#[test]
+fn a_walk_for_some_threads_tells_no_others() {
+    let dir = tempfile::tempdir().unwrap();
+    let home = dir.path();
+    let id = |n: u32| ThreadId::parse(&format!("01990000-0000-7000-8000-{n:012x}")).unwrap();
+    for (folder, numbers) in
+        [("sessions/2026/03/01", 1..=4), ("sessions/2026/03/02", 5..=6), ("archived_sessions", 7..=8)]
+    {
+        fs::create_dir_all(home.join(folder)).unwrap();
+        numbers.for_each(|n| fs::write(home.join(folder).join(name(n)), "x").unwrap());
+    }
+    let mut known = HashMap::new();
+    again(home, &mut known);
+    let wanted = HashSet::from([id(1), id(7)]);
+    let all_but_six = |thread: ThreadId| thread != id(6) && thread != id(20);
+    let some = || {
+        let walked = walk_with(home, Remember::Some(&known, Wanted { ids: &wanted, known: &all_but_six }));
+        let mut told: Vec<String> =
+            walked.files.iter().map(|f| f.path().file_name().unwrap().to_string_lossy().into_owned()).collect();
+        told.sort();
+        told
+    };
+    assert_eq!(some(), [name(1), name(6), name(7)]);
+    // A folder that changed: what is new in it is told, by whom it ever is, and what was in it as before.
+    let day = home.join("sessions/2026/03/01");
+    fs::write(day.join(name(20)), "x").unwrap();
+    fs::write(day.join(name(5)), "x").unwrap();
+    fs::write(day.join(format!("{}.zst", name(2))), "x").unwrap();
+    fs::write(day.join("rollout-by hand.jsonl"), "x").unwrap();
+    let zst = format!("{}.zst", name(2));
+    assert_eq!(some(), [name(1), zst.clone(), name(5), name(6), name(7), name(20), "rollout-by hand.jsonl".into()]);
+    // Another folder of the same name holds other files.
+    fs::rename(&day, home.join("old")).unwrap();
+    fs::create_dir(&day).unwrap();
+    (1..=3).for_each(|n| fs::write(day.join(name(n)), "y").unwrap());
+    assert_eq!(some(), [name(1), name(2), name(3), name(6), name(7)]);
 }
