@@ -131,23 +131,26 @@ impl Catalog {
             || (kept.index().and_then(|index| index.outline::<IdHashing>().ok()), kept.folders()),
             || (CodexState::open(path, sqlite_home.map(PathBuf::as_path)), NameIndex::read(path)),
         );
-        let Outline { ids: there, parents, .. } = outline.filter(|o| o.whole)?;
+        let Outline { ids: there, mut parents, .. } = outline.filter(|o| o.whole)?;
         let known = known?;
         let mut wanted: HashSet<ThreadId> = ids.iter().copied().collect();
         let edges = db.edges().into_iter().map(|(parent, child)| (child, parent));
         let set = kept.index().and_then(|index| index.all_edges().ok()).unwrap_or_default();
         let set = set.iter().map(|edge| (edge.child, edge.parent));
-        let mut children: HashMap<ThreadId, Vec<ThreadId>> = HashMap::new();
-        for (child, parent) in parents.iter().copied().chain(edges).chain(set) {
-            children.entry(parent).or_default().push(child);
-        }
-        let mut level = ids.to_vec();
-        while let Some(parent) = level.pop() {
-            let new = children.get(&parent).into_iter().flatten().filter(|child| wanted.insert(**child));
-            level.extend(new);
+        let all: Vec<(ThreadId, ThreadId)> = parents.iter().copied().chain(edges).chain(set).collect();
+        // Most threads started none.
+        if all.iter().any(|(_, parent)| wanted.contains(parent)) {
+            let mut children: HashMap<ThreadId, Vec<ThreadId>> = HashMap::new();
+            all.iter().for_each(|(child, parent)| children.entry(*parent).or_default().push(*child));
+            let mut level = ids.to_vec();
+            while let Some(parent) = level.pop() {
+                let new = children.get(&parent).into_iter().flatten().filter(|child| wanted.insert(**child));
+                level.extend(new);
+            }
         }
         let family: Vec<ThreadId> = wanted.iter().copied().collect();
         wanted.extend(kept.dependents(&family)?);
+        parents.retain(|(child, parent)| wanted.contains(child) || wanted.contains(parent));
         let has = |id: ThreadId| there.contains(&id);
         let some = Wanted { ids: &wanted, known: &has };
         let walked = walk_with(path, Remember::Some(&known, some));
