@@ -140,7 +140,7 @@ impl Index {
             let transaction = connection.transaction()?;
             let whole = mark(&transaction, WHOLE)?.is_some();
             let facets = facets(&transaction)?;
-            let mut threads: Vec<Listed> = Vec::new();
+            let mut threads: Vec<Listed> = Vec::with_capacity(about(&transaction)?);
             block::each(&transaction, |l| threads.push(l))?;
             Ok(Listing { threads, facets, whole })
         })
@@ -155,10 +155,7 @@ impl Index {
         self.with("reading who is known", |connection, _| {
             let transaction = connection.transaction()?;
             let whole = mark(&transaction, WHOLE)?.is_some();
-            let blocks: u32 = transaction.query_row("SELECT count(*) FROM listed", [], |r| r.get(0))?;
-            // Memory that is not touched costs nothing; growing would touch it twice.
-            let about = usize::try_from(blocks).unwrap_or(0).saturating_mul(block::THREADS / 8 * 7).min(1 << 20);
-            let mut ids = HashSet::with_capacity_and_hasher(about, S::default());
+            let mut ids = HashSet::with_capacity_and_hasher(about(&transaction)?, S::default());
             let mut parents = Vec::new();
             block::each(&transaction, |l| {
                 ids.insert(l.thread);
@@ -302,6 +299,12 @@ pub enum Finished {
     Yes,
     /// Not that we know of.
     NotYet,
+}
+
+/// How many threads are kept, about. Memory that is not touched costs nothing, and a table that grows touches it twice.
+fn about(connection: &Connection) -> rusqlite::Result<usize> {
+    let blocks: u32 = connection.query_row("SELECT count(*) FROM listed", [], |r| r.get(0))?;
+    Ok(usize::try_from(blocks).unwrap_or(0).saturating_mul(block::THREADS / 8 * 7).min(1 << 20))
 }
 
 fn facets(connection: &Connection) -> rusqlite::Result<HashMap<i64, String>> {

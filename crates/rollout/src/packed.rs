@@ -18,6 +18,9 @@ const DIGITS: [usize; 14] = [0, 1, 2, 3, 5, 6, 8, 9, 11, 12, 14, 15, 17, 18];
 /// The longest name that can be spelt, packed.
 pub(crate) const MOST: usize = 1 + TIME + 16 + 16;
 
+/// The usual one: without a segment.
+pub(crate) const USUAL: usize = 1 + TIME + 16;
+
 /// Appends a name that [`RolloutName::is_spelt`] says can be spelt again.
 pub(crate) fn push(list: &mut Vec<u8>, name: &RolloutName) {
     let mut bytes = [0; MOST];

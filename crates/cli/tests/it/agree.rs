@@ -1,4 +1,4 @@
-//! Every list and search of these tests is asked again with an index, with half of one, and with one that is out of date:
+//! Every list, search, `show` and `stats` of these tests is asked again with an index, with half of one, and with one that is out of date:
 //! the answers must be those of the files.
 
 use std::fs;
@@ -20,7 +20,7 @@ const WAYS: [&str; 3] = ["whole", "half", "old"];
 static NEXT: AtomicUsize = AtomicUsize::new(0);
 
 pub fn with_an_index(home: &Home, plain: &Out) {
-    let asks = plain.args.iter().any(|a| a == "list" || a == "search");
+    let asks = plain.args.iter().any(|a| ["list", "search", "show", "stats"].contains(&a.as_str())) && plain.code <= 1;
     // What says itself how it wants its index is another test's.
     let own = plain.args.iter().any(|a| a.starts_with("--index-dir") || a == "--no-index");
     // An order by modification time says of itself that it may not be the right one.
