@@ -165,6 +165,11 @@ impl Catalog {
         Some(Self { sight, ..Self::of(home, kept, found) })
     }
 
+    /// Whether it can be told at all that another look would find the same.
+    pub(crate) fn may_stand(&self) -> bool {
+        self.sight.is_some()
+    }
+
     /// Whether another look would find the same; what stands for itself is read again then.
     pub(crate) fn stands(&mut self, sqlite_home: Option<&PathBuf>) -> bool {
         let version = self.kept.index().and_then(|index| index.version().ok());

@@ -242,7 +242,8 @@ impl std::fmt::Debug for LastLook {
 
 impl LastLook {
     fn put(&self, ids: impl Iterator<Item = ThreadId>, catalog: Catalog) {
-        *self.lock() = Some((ids.collect(), catalog));
+        // One that never stands is only memory.
+        *self.lock() = catalog.may_stand().then(|| (ids.collect(), catalog));
     }
 
     /// Takes it, if it was for these threads.

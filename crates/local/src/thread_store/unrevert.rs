@@ -39,11 +39,13 @@ pub struct UnrevertPlan {
 /// The file of a revert that is taken back.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum UnrevertedFile {
-    /// This rollout loses its last record, which begins at this byte.
+    /// This rollout loses its last record.
     Shortened {
         /// The rollout.
         path: PathBuf,
-        /// Its size then.
+        /// Its size, bytes.
+        from: u64,
+        /// Its size then: where that record begins.
         to: u64,
     },
     /// This rollout goes.
@@ -72,8 +74,12 @@ impl Inner {
                 return Err(invalid(format!("thread {id} changed meanwhile; its revert was not taken back")));
             }
             match &plan.file {
-                UnrevertedFile::Shortened { path, to } => {
+                UnrevertedFile::Shortened { path, from, to } => {
                     let mut file = self.disk.open(path, OpenMode::Existing).map_err(internal)?;
+                    // Older releases of Codex take no lock; what they just wrote is not cut off.
+                    if file.state().map_err(internal)?.size != *from {
+                        return Err(invalid(format!("thread {id} is being written; its revert was not taken back")));
+                    }
                     file.set_size(*to).and_then(|()| file.sync_data()).map_err(internal)?;
                 }
                 UnrevertedFile::Removed(path) => self.remove_segment(id, path, plan.database.as_ref())?,
@@ -180,7 +186,7 @@ fn find_record(id: ThreadId, open: &OpenThread) -> StoreResult<UnrevertPlan> {
     match Item::parse(&record).body {
         // A record that takes no turn back is none of a revert's.
         ItemBody::RolledBack { turns } if turns > 0 => {
-            let file = UnrevertedFile::Shortened { path: span.path.clone(), to: line.offset };
+            let file = UnrevertedFile::Shortened { path: span.path.clone(), from: size, to: line.offset };
             Ok(UnrevertPlan { thread_id: id, turns, file, database: None })
         }
         _ => Err(not_reverted(id)),
