@@ -174,9 +174,15 @@ impl Index {
         self.with("reading what lists need of some threads", |connection, _| {
             let transaction = connection.transaction()?;
             let whole = mark(&transaction, WHOLE)?.is_some();
-            let facets = facets(&transaction)?;
             let mut threads: Vec<Listed> = Vec::new();
             block::some(&transaction, ids, |l| threads.push(l))?;
+            let wanted: HashSet<i64> = threads.iter().map(|l| l.facet).collect();
+            let mut statement = transaction.prepare_cached("SELECT facet FROM facets WHERE id = ?1")?;
+            let mut facets = HashMap::new();
+            for id in wanted {
+                let facet: Option<String> = statement.query_row([id], |r| r.get(0)).optional()?;
+                facets.extend(facet.map(|facet| (id, facet)));
+            }
             Ok(Listing { threads, facets, whole })
         })
     }

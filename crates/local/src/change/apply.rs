@@ -405,16 +405,21 @@ impl Changer {
         Ok(told)
     }
 
-    /// The index is a hint: what cannot be written there now comes from the files.
+    /// What the index alone keeps of a thread goes into the trash and comes back with it. What is not in the manifest stays.
     fn index_behind(&self, kind: ChangeKind, moved: &[&Step]) {
+        let both_ways = matches!(kind, ChangeKind::Delete | ChangeKind::Restore);
+        let kept = moved.iter().filter_map(|step| step.trash.as_ref()).filter(|m| both_ways && !m.index.is_empty());
+        let kept: Vec<&trash::Manifest> = kept.collect();
+        if kept.is_empty() {
+            return;
+        }
         let Some(place) = self.index.as_ref().filter(|place| Index::is_there(&self.home, place)) else { return };
         let Ok(index) = kept::open(&self.home, place, self.patience) else { return };
-        for step in moved {
-            match (kind, &step.trash) {
-                (ChangeKind::Delete, _) => drop(index.remove(step.thread_id)),
-                (ChangeKind::Restore, Some(manifest)) => drop(index.put_saved(&manifest.index)),
-                _ => {}
-            }
+        for manifest in kept {
+            let _ = match kind {
+                ChangeKind::Delete => index.remove(manifest.thread_id),
+                _ => index.put_saved(&manifest.index),
+            };
         }
     }
 
