@@ -14,7 +14,7 @@ use threadkeep_rollout::par;
 use threadkeep_rollout::sight::{Beside, Sight};
 use threadkeep_rollout::walk::{FileEntry, Place, Remember, Walk, WalkProblem, Wanted, walk_with};
 
-use crate::codex_state::{CodexState, DbRow};
+use crate::codex_state::{CodexState, DbRow, with_suffix};
 use crate::kept::{IdHashing, Kept};
 
 /// The files that carry one thread id in their names.
@@ -327,14 +327,8 @@ impl Catalog {
 /// The files that a look reads beside the rollouts and the index.
 fn beside(home: &Home, sqlite_home: Option<&PathBuf>) -> Beside {
     let databases = CodexState::databases(home.path(), sqlite_home.map(PathBuf::as_path));
-    let logged = databases.into_iter().flat_map(|path| {
-        let with = |suffix: &str| {
-            let mut name = path.clone().into_os_string();
-            name.push(suffix);
-            PathBuf::from(name)
-        };
-        [with("-wal"), with("-journal"), path]
-    });
+    let logged =
+        databases.into_iter().flat_map(|path| [with_suffix(&path, "-wal"), with_suffix(&path, "-journal"), path]);
     Beside::look(logged.chain([home.path().join(FILE)]))
 }
 

@@ -35,6 +35,7 @@ use threadkeep_store::{Archived, Clock, SystemClock};
 
 pub use apply::{Outcome, Unfinished};
 pub use plan::{Decision, Plan, PlannedFile, PlannedThread};
+pub(crate) use steps::plain;
 
 use crate::catalog::Catalog;
 use crate::thread_store::CodexWriteError;

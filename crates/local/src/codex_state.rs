@@ -396,7 +396,7 @@ fn snapshot(path: &Path, folder: &Path) -> Result<PathBuf, String> {
     Err("it changes too quickly to be copied".into())
 }
 
-fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
+pub(crate) fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);
     PathBuf::from(name)

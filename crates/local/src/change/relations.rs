@@ -19,6 +19,13 @@ struct Told {
     bases: Vec<ThreadId>,
 }
 
+impl Told {
+    /// Notes a thread beside the rollouts that its history continues.
+    fn note_bases(self, id: ThreadId, by_base: &mut HashMap<ThreadId, Vec<ThreadId>>) {
+        self.bases.into_iter().for_each(|base| by_base.entry(base).or_default().push(id));
+    }
+}
+
 /// Threads with those whose history continues a rollout of theirs.
 pub type Needing = BTreeMap<ThreadId, BTreeSet<ThreadId>>;
 
@@ -52,7 +59,7 @@ impl<'c> Relations<'c> {
                 Some(parent) => parents.insert(id, parent),
                 None => parents.remove(&id),
             };
-            told.bases.into_iter().for_each(|base| needing.entry(base).or_default().push(id));
+            told.note_bases(id, &mut needing);
         }
         // What was set counts before what a header says; Codex's edges only complete it.
         for (parent, child) in catalog.db_edges() {
@@ -122,9 +129,7 @@ impl<'c> Relations<'c> {
         }
         all
     }
-}
 
-impl Relations<'_> {
     /// Whether the history of a thread continues this very rollout.
     #[must_use]
     pub fn continues(&self, other: ThreadId, rollout: ThreadId) -> bool {
@@ -139,7 +144,7 @@ impl Relations<'_> {
             let mut by: HashMap<ThreadId, Vec<ThreadId>> = HashMap::new();
             for told in par::map(&groups, |group| tell(self.catalog, group)) {
                 let Some(id) = told.id else { continue };
-                told.bases.into_iter().for_each(|base| by.entry(base).or_default().push(id));
+                told.note_bases(id, &mut by);
             }
             by
         })

@@ -243,7 +243,7 @@ impl Look<'_> {
 const ARCHIVE: &str = "archived_sessions";
 
 /// The plain form of a rollout's path.
-pub(super) fn plain(path: &Path) -> PathBuf {
+pub(crate) fn plain(path: &Path) -> PathBuf {
     if path.extension().is_some_and(|e| e == "zst") { path.with_extension("") } else { path.to_owned() }
 }
 

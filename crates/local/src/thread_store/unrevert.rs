@@ -18,7 +18,7 @@ use super::model_context::header_record;
 use super::update::codex_error;
 use super::writing::held;
 use super::{Inner, internal, invalid};
-use crate::change::relations::Relations;
+use crate::change::{plain, relations::Relations};
 use crate::lookup::OpenThread;
 use crate::row;
 use crate::turn_index::TurnIndex;
@@ -132,7 +132,7 @@ impl Inner {
         let turns = standing(&TurnIndex::build(&history)).saturating_sub(standing(&open.turn_index()));
         let former = before.get(former).ok_or_else(|| not_reverted(id))?.entry.path_in(self.home.path());
         // Codex knows a rollout by its plain name.
-        let former = if former.extension().is_some_and(|e| e == "zst") { former.with_extension("") } else { former };
+        let former = plain(&former);
         let database = self.codex().rollout_path(id).map(|(database, _)| (database, former));
         Ok(UnrevertPlan { thread_id: id, turns, file: UnrevertedFile::Removed(path), database })
     }

@@ -133,18 +133,8 @@ impl FileEntry {
         });
         let archived = path.components().any(|c| c.as_os_str() == "archived_sessions");
         let place = if archived { Place::Archived } else { Place::Outside };
-        Ok(Self {
-            folder: path.parent().unwrap_or(Path::new("")).into(),
-            own_name: path.file_name().map(Into::into),
-            name,
-            place,
-            size: stat.size,
-            mtime_ns: stat.mtime_ns,
-            ctime_ns: stat.ctime_ns,
-            identity: (stat.dev, stat.ino),
-            problem: None,
-            print: 0,
-        })
+        let folder = path.parent().unwrap_or(Path::new("")).into();
+        Ok(entry(&folder, path.file_name().map(Into::into), name, place, stat, None))
     }
 }
 
